@@ -1,0 +1,1 @@
+"""One module per remote system, all over one JSON-over-HTTP client."""

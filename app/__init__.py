@@ -1,0 +1,1 @@
+"""The service: HTTP, evaluation, runs, storage, wiring and the command line."""

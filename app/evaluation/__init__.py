@@ -1,0 +1,1 @@
+"""One prediction without a label: plan, run the layers, combine, store."""

@@ -1,0 +1,1 @@
+"""The database: engine, tables, migrations, group commit."""
