@@ -1,0 +1,1 @@
+"""Spans, metrics and logs over OTLP/HTTP; nothing in the service waits for a collector."""
