@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from layers.model import EvalExample, EvalPrediction, Evidence, Finding, JsonObject, LayerName, Outcome, SkipReason
 from layers.profile import SystemProfile
@@ -55,16 +55,37 @@ class System:
     """Why `open` is None, as a sentence for the caller that says what to set."""
 
 
+class Trace(Protocol):
+    """Where a layer notes what must be bound into the provenance of its finding, as JSON-ready values.
+
+    Stages in use: `retrieval_plan`, `policy_chunks`, `neighbors`, `prompt`, `model_output`. Every value names its
+    `layer`; several notes under one stage add up, in the order in which they came. Never raises.
+    """
+
+    def note(self, stage: str, value: JsonObject) -> None: ...
+
+
+class NoTrace:
+    """Forget every note: for callers that keep no provenance."""
+
+    def note(self, stage: str, value: JsonObject) -> None:
+        """Do nothing."""
+
+
+NO_TRACE = NoTrace()
+
+
 @dataclass(frozen=True)
 class LayerInput:
     """All that a layer may look at: the prediction, the original input where known, the profile, numbered evidence,
-    and what earlier (cheaper) layers found."""
+    and what earlier (cheaper) layers found. `trace` takes what its provenance must hold beside the finding."""
 
     prediction: EvalPrediction
     profile: SystemProfile
     input: JsonObject | None
     evidence: tuple[Evidence, ...]
     earlier: Mapping[LayerName, Outcome]
+    trace: Trace = NO_TRACE
 
 
 class Skip(Exception):
@@ -77,3 +98,71 @@ class Skip(Exception):
 
 Layer = Callable[[LayerInput], Awaitable[Finding]]
 """A layer is a callable. It raises `Skip`, or `DependencyError` when a remote failed it."""
+
+
+# --- retrieval ------------------------------------------------------------------------------------------------------
+
+Task: TypeAlias = Literal["document", "query"]
+"""What a text is embedded for: to be found (`document`) or to find (`query`). Each has its own prefix."""
+
+Vector: TypeAlias = list[float]
+
+
+class Embedder(Protocol):
+    """Turn a text into a vector. Raises `DependencyError`, or `ConfigurationError` for a dimension it did not promise.
+
+    `name` identifies the model (a lexical one says so in its name); vectors of different names are never mixed.
+    `dimension` is None as long as the remote has not told it.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def dimension(self) -> int | None: ...
+    async def embed(self, text: str, task: Task) -> Vector: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """One entry of a vector index. `score` is its similarity, higher is nearer; `metadata` is as it was stored."""
+
+    id: str
+    score: float
+    metadata: JsonObject
+
+
+class VectorIndex(Protocol):
+    """Nearest entries of a namespace, nearest first, at most `top_k`; an unknown or empty namespace has none.
+
+    Raises `DependencyError`, and `ConfigurationError` where the vector's dimension (or the embedder's name, which the
+    index knows from its wiring) is not that of the namespace. `filter` is in the index's own language.
+    """
+
+    @property
+    def name(self) -> str: ...
+    async def query(self, namespace: str, vector: Vector, *, top_k: int, filter: str | None = None) -> list[Match]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChunk:
+    """A piece of policy text. `score` is its similarity to the query; `source` names the document."""
+
+    id: str
+    score: float
+    text: str
+    source: str = ""
+    domain: str | None = None
+
+
+class PolicySource(Protocol):
+    """Policy text near a query, best first: at most `limit` chunks at or above `threshold`.
+
+    None = there is no corpus to search (an empty index), which is not the same as a search without a hit.
+    Raises `DependencyError`. `name` and `namespace` say what is searched, for the record.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def namespace(self) -> str: ...
+    async def search(self, query: str, *, limit: int, threshold: float) -> list[PolicyChunk] | None: ...

@@ -72,6 +72,8 @@ class SystemProfile(Value):
     source_pointer: str | None = None
     fallback_sources: frozenset[str] = frozenset()
     """Values of the source field that mean that a rule and not a model answered."""
+    cached_sources: frozenset[str] = frozenset()
+    """Values of the source field that mean that the answer was copied from the nearest earlier one."""
     binary: BinaryCollapse | None = None
     fold_case: bool = False
     providers: tuple[str, ...] = ()
