@@ -29,9 +29,7 @@ class Load:
 
 def post(host: str, path: str, body: bytes) -> bytes:
     """A complete keep-alive POST of a JSON body."""
-    head = (
-        f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    )
+    lines = [f"POST {path} HTTP/1.1", f"Host: {host}", "Content-Type: application/json", f"Content-Length: {len(body)}"]
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
