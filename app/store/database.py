@@ -2,46 +2,104 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Table
+from sqlalchemy import Connection, Engine, Table
+from sqlalchemy.exc import InterfaceError, OperationalError
 
 from app.settings import StoreSettings
+from app.store.engines import READERS, Dialect, Location, locate, prepare_file, reader_engine, writer_engine
+from app.store.migrate import check_current, upgrade_engine
+from app.store.rows import inserter
+from app.store.writer import Writer, call_each, unavailable
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 class Database:
-    """See the module. Raises `ConfigurationError` on opening what can't be used."""
+    """Functions over SQLAlchemy Core connections, run where they do not block the event loop.
 
-    dialect: Literal["sqlite", "postgresql"]
+    What is read was committed; what was written is on disk when the call returns. Functions handed to the writer may
+    be run twice (see `Writer`), so they touch nothing but their connection. `Unavailable` is raised when the database
+    can't be used, whatever the function raised otherwise.
+    """
+
+    def __init__(self, location: Location, writer: Engine, reader: Engine) -> None:
+        self.dialect: Dialect = location.dialect
+        self.url = location.url
+        self._writer_engine = writer
+        self._reader_engine = reader
+        self._writer = Writer(writer)
+        self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="arbiter-reader")
 
     @classmethod
     async def open(cls, settings: StoreSettings) -> Database:
-        raise NotImplementedError
+        """Connect. A SQLite file is made and brought to the newest schema; PostgreSQL must have it already.
+
+        Raises `ConfigurationError` for an address, a file or a schema that can't be used.
+        """
+        location = locate(settings.url)
+        writer, reader = await asyncio.to_thread(_connect, location, settings)
+        return cls(location, writer, reader)
 
     async def read(self, fn: Callable[[Connection], T]) -> T:
         """Run `fn` on a read-only connection in a thread."""
-        raise NotImplementedError
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._read, fn)
 
     async def write(self, fn: Callable[[Connection], T]) -> T:
-        """Run `fn` in the writer's next transaction; returns after its COMMIT."""
-        raise NotImplementedError
+        """Run `fn` in the writer's next transaction. What `fn` raises undoes its own changes and nobody else's."""
+        result: T = await self._writer.submit(call_each, fn)
+        return result
 
     async def submit(self, handler: Callable[[Connection, Sequence[T]], Sequence[R]], item: T) -> R:
-        """Hand `item` to a batch handler, called once per transaction with all that waits for it; its own result."""
-        raise NotImplementedError
+        """Hand `item` to a batch handler, which is called once per transaction with all that waits for it.
+
+        It returns one result per item, in order. If it raises, it is called again for each item alone.
+        The handler's identity is what groups items: pass the same function object each time.
+        """
+        result: R = await self._writer.submit(handler, item)
+        return result
 
     async def insert(self, table: Table, row: tuple[Any, ...]) -> None:
-        """Insert one row (all columns in the table's order), together with the others of the transaction."""
-        raise NotImplementedError
+        """Insert one row: a value for every column, in the table's order, types as the driver takes them."""
+        await self._writer.submit(inserter(table), row)
 
     async def ping(self) -> None:
-        """Raise if the database can't be reached."""
-        raise NotImplementedError
+        """Raise `Unavailable` if the database can't be reached."""
+        await self.read(lambda conn: conn.exec_driver_sql("SELECT 1").scalar())
 
     async def close(self) -> None:
-        """Commit what waits and let go of every connection."""
-        raise NotImplementedError
+        """Write what waits and let go of every connection."""
+        await self._writer.close()
+        await asyncio.to_thread(self._threads.shutdown)
+        await asyncio.to_thread(self._dispose)
+
+    def _read(self, fn: Callable[[Connection], T]) -> T:
+        try:
+            with self._reader_engine.connect() as conn, conn.begin():
+                return fn(conn)
+        except (OperationalError, InterfaceError) as exc:
+            raise unavailable(exc) from exc
+
+    def _dispose(self) -> None:
+        self._writer_engine.dispose()
+        self._reader_engine.dispose()
+
+
+def _connect(location: Location, settings: StoreSettings) -> tuple[Engine, Engine]:
+    if location.dialect == "sqlite":
+        prepare_file(location)
+    writer = writer_engine(location, settings)
+    try:
+        if location.dialect == "sqlite":
+            upgrade_engine(writer, location)
+        else:
+            check_current(writer, location)
+    except BaseException:
+        writer.dispose()
+        raise
+    return writer, reader_engine(location)

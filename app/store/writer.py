@@ -1,0 +1,187 @@
+"""The batching writer: what waits is written in one transaction and answered after its COMMIT."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import InterfaceError, OperationalError
+
+from app.errors import Unavailable
+
+logger = logging.getLogger(__name__)
+
+MAX_BATCH = 512
+"""Jobs in one transaction: bounds how long the first of them waits for the last."""
+
+Handler = Callable[[Connection, Sequence[Any]], Sequence[Any]]
+
+
+class Job:
+    """One caller's item, the handler it goes to, and the future that the caller awaits."""
+
+    __slots__ = ("error", "future", "handler", "item", "loop", "result")
+
+    def __init__(self, handler: Handler, item: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self.handler = handler
+        self.item = item
+        self.loop = loop
+        self.future: asyncio.Future[Any] = loop.create_future()
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+
+def call_each(conn: Connection, fns: Sequence[Callable[[Connection], Any]]) -> list[Any]:
+    """The handler of plain functions: call one after another."""
+    return [fn(conn) for fn in fns]
+
+
+class Writer:
+    """One thread, one connection. Jobs are handed over once per turn of the event loop, not one by one.
+
+    A batch is first tried without savepoints; only when something in it fails is it rolled back and done again with
+    each job in a savepoint of its own, so that a failure reaches its caller alone. A job may therefore run twice.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._queue: queue.SimpleQueue[list[Job] | None] = queue.SimpleQueue()
+        self._pending: list[Job] = []
+        self._loop = asyncio.get_running_loop()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="arbiter-writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, handler: Handler, item: Any) -> asyncio.Future[Any]:
+        """Queue one job; its future is resolved after the COMMIT. Cancelling it never disturbs the batch."""
+        if self._closed:
+            raise Unavailable("the store is closed")
+        loop = asyncio.get_running_loop()
+        job = Job(handler, item, loop)
+        if loop is not self._loop:
+            self._queue.put([job])
+        else:
+            if not self._pending:
+                loop.call_soon(self._hand_over)
+            self._pending.append(job)
+        return job.future
+
+    async def close(self) -> None:
+        """Write what waits, then stop the thread."""
+        if not self._closed:
+            self._closed = True
+            self._hand_over()
+            self._queue.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    def _hand_over(self) -> None:
+        if self._pending:
+            self._queue.put(self._pending)
+            self._pending = []
+
+    # --- in the thread ------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while (jobs := self._queue.get()) is not None:
+            stop = self._drain(jobs)
+            for start in range(0, len(jobs), MAX_BATCH):
+                self._write([job for job in jobs[start : start + MAX_BATCH] if not job.future.cancelled()])
+            if stop:
+                return
+
+    def _drain(self, jobs: list[Job]) -> bool:
+        """Add what has come meanwhile to `jobs`, up to a full batch; whether the end was among it."""
+        with contextlib.suppress(queue.Empty):
+            while len(jobs) < MAX_BATCH:
+                more = self._queue.get_nowait()
+                if more is None:
+                    return True
+                jobs.extend(more)
+        return False
+
+    def _write(self, jobs: list[Job]) -> None:
+        if not jobs:
+            return
+        try:
+            self._transact(jobs)
+        except BaseException as exc:
+            error = _translate(exc)
+            for job in jobs:
+                job.error = job.error or error
+        _resolve_all(jobs)
+
+    def _transact(self, jobs: list[Job]) -> None:
+        with self._engine.connect() as conn:
+            transaction = conn.begin()
+            try:
+                for handler, group in _grouped(jobs):
+                    _run_group(conn, handler, group)
+            except Exception as exc:
+                transaction.rollback()
+                if len(jobs) == 1:
+                    jobs[0].error = _translate(exc)
+                    return
+                transaction = conn.begin()
+                for job in jobs:
+                    _run_alone(conn, job)
+            transaction.commit()
+
+
+def _grouped(jobs: list[Job]) -> Iterable[tuple[Handler, list[Job]]]:
+    groups: dict[Handler, list[Job]] = {}
+    for job in jobs:
+        groups.setdefault(job.handler, []).append(job)
+    return groups.items()
+
+
+def _run_group(conn: Connection, handler: Handler, jobs: list[Job]) -> None:
+    results = handler(conn, [job.item for job in jobs])
+    for job, result in zip(jobs, results, strict=True):
+        job.result = result
+
+
+def _run_alone(conn: Connection, job: Job) -> None:
+    conn.exec_driver_sql("SAVEPOINT job")
+    try:
+        (job.result,) = job.handler(conn, [job.item])
+    except Exception as exc:
+        conn.exec_driver_sql("ROLLBACK TO SAVEPOINT job")
+        job.error = _translate(exc)
+    conn.exec_driver_sql("RELEASE SAVEPOINT job")
+
+
+def _resolve_all(jobs: list[Job]) -> None:
+    by_loop: dict[asyncio.AbstractEventLoop, list[Job]] = {}
+    for job in jobs:
+        by_loop.setdefault(job.loop, []).append(job)
+    for loop, group in by_loop.items():
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(_resolve, group)
+
+
+def _resolve(jobs: list[Job]) -> None:
+    for job in jobs:
+        if job.future.done():
+            continue
+        if job.error is None:
+            job.future.set_result(job.result)
+        else:
+            job.future.set_exception(job.error)
+
+
+def _translate(exc: BaseException) -> BaseException:
+    return unavailable(exc) if isinstance(exc, (OperationalError, InterfaceError)) else exc
+
+
+def unavailable(exc: OperationalError | InterfaceError) -> Unavailable:
+    """The refusal for a database that can't be used; what exactly it said goes to the log only."""
+    logger.error("the database refused: %s", exc.orig)
+    error = Unavailable("the store can't be used at the moment", retry_after=1.0)
+    error.__cause__ = exc
+    return error
