@@ -29,22 +29,22 @@ def node_hash(left: bytes, right: bytes) -> bytes:
     return hashlib.sha256(b"\x01" + left + right).digest()
 
 
-def tree_root(leaves: Iterable[bytes]) -> bytes:
-    """The root over leaf hashes in order; of none, the hash of the empty string."""
+def tree_root(leaves: Iterable[bytes], node: Callable[[bytes, bytes], bytes] = node_hash) -> bytes:
+    """The root over leaf hashes in order; of none, the hash of the empty string. `node` joins two subtrees."""
     peaks: list[tuple[int, bytes]] = []  # (height, root) of perfect subtrees, heights strictly falling
     for digest in leaves:
         height = 0
         while peaks and peaks[-1][0] == height:
-            digest = node_hash(peaks.pop()[1], digest)
+            digest = node(peaks.pop()[1], digest)
             height += 1
         peaks.append((height, digest))
-    return _join(digest for _, digest in peaks)
+    return _join([digest for _, digest in peaks], node)
 
 
-def _join(peaks: Iterable[bytes]) -> bytes:
-    *rest, last = list(peaks) or [EMPTY_ROOT]
+def _join(peaks: list[bytes], node: Callable[[bytes, bytes], bytes] = node_hash) -> bytes:
+    *rest, last = peaks or [EMPTY_ROOT]
     for digest in reversed(rest):
-        last = node_hash(digest, last)
+        last = node(digest, last)
     return last
 
 
