@@ -6,8 +6,19 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
-from layers.model import EvalExample, EvalPrediction, Evidence, Finding, JsonObject, LayerName, Outcome, SkipReason
+from layers.model import (
+    EvalExample,
+    EvalPrediction,
+    Evidence,
+    Finding,
+    InstrumentPath,
+    JsonObject,
+    LayerName,
+    Outcome,
+    SkipReason,
+)
 from layers.profile import SystemProfile
+from layers.prompting import RenderedPrompt
 
 
 class Clock(Protocol):
@@ -166,3 +177,62 @@ class PolicySource(Protocol):
     @property
     def namespace(self) -> str: ...
     async def search(self, query: str, *, limit: int, threshold: float) -> list[PolicyChunk] | None: ...
+
+
+# --- models ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReply:
+    """What a model wrote, whole: a cut, blocked or empty reply never becomes one. Token counts as reported."""
+
+    text: str
+    model: str
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    finish_reason: str | None = None
+
+
+class Answerer(Protocol):
+    """Answer one prompt as JSON of the given schema.
+
+    `identity` names what answers (source and model) for the cache; `external` = a model outside the operator's
+    machines. Raises `DependencyError`, with the kinds `truncated`, `prompt_truncated`, `blocked` and `empty_output`
+    for a reply that is none. `deadline` is on the monotonic clock, in seconds; None = only the remote's own time-out.
+    """
+
+    @property
+    def source(self) -> InstrumentPath: ...
+    @property
+    def dependency(self) -> str: ...
+    @property
+    def identity(self) -> str: ...
+    @property
+    def external(self) -> bool: ...
+    async def ask(
+        self,
+        prompt: RenderedPrompt,
+        schema: JsonObject,
+        *,
+        temperature: float,
+        seed: int,
+        deadline: float | None = None,
+    ) -> ModelReply: ...
+
+
+@dataclass(frozen=True, slots=True)
+class KeptAnswer:
+    """A model's reply together with the very prompt that brought it."""
+
+    prompt: RenderedPrompt
+    reply: ModelReply
+
+
+class AnswerStore(Protocol):
+    """Keep answers beyond this process, by the hash of all that the answer depends on. May forget any of them.
+
+    Raises nothing: a store that can't be reached has no answer, and keeps none.
+    """
+
+    async def get(self, key: str) -> KeptAnswer | None: ...
+    async def put(self, key: str, answer: KeptAnswer) -> None: ...
