@@ -1,0 +1,42 @@
+"""Examples shown in the API document; made up, and without secrets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+EVALUATE_REQUEST: dict[str, Any] = {
+    "id": "txn-1",
+    "system": "sentinel-l7",
+    "raw_output": {
+        "source": "cache_miss",
+        "is_threat": True,
+        "risk_level": "high",
+        "narrative": "Amount far above the customer's usual range; see AML policy 4.2.",
+        "confidence": 0.45,
+        "policy_refs": ["AML policy 4.2"],
+        "elapsed_ms": 5210,
+        "message": "High risk",
+    },
+    "input": {"amount": 9200.0, "currency": "EUR", "merchant": "Harbour Trade", "id": "txn-1"},
+}
+
+NDJSON_BATCH = (
+    '{"id":"txn-1","system":"generic","raw_output":{},"label":"low","confidence":0.9}\n'
+    '{"id":"txn-2","system":"generic","raw_output":{},"label":"high","confidence":0.5}\n'
+)
+
+RUN_REQUEST: dict[str, Any] = {
+    "system": "synapse-l4",
+    "name": "nightly",
+    "dataset": {
+        "examples": [
+            {
+                "id": "e1",
+                "input": {"source_id": "ci", "payload": {"raw": {"payload": {"status": "passed"}}}},
+                "expected_label": "nominal",
+            }
+        ]
+    },
+    "options": {"limit": 100, "concurrency": 8},
+    "labels": {"release": "2026-11"},
+}
