@@ -1,0 +1,83 @@
+"""The tables of runs: datasets by content hash, runs, and one insert-only record per example and attempt."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, Float, Index, Integer, LargeBinary, String, Table, Text
+
+from app.store.schema import metadata
+
+# A number of ours stands for a dataset and for a run wherever rows are many: a million rows should not each carry
+# a 71-character hash.
+_Number = BigInteger().with_variant(Integer, "sqlite")
+
+datasets = Table(
+    "datasets",
+    metadata,
+    Column("dataset_no", _Number, primary_key=True, autoincrement=True),
+    Column("dataset_id", String(71), nullable=True, unique=True),
+    Column("n_examples", Integer, nullable=False),
+    Column("created_at", String(27), nullable=False),
+)
+"""`dataset_id` is null while the examples are still coming in."""
+
+dataset_examples = Table(
+    "dataset_examples",
+    metadata,
+    Column("dataset_no", _Number, primary_key=True, autoincrement=False),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("example_id", String(512), nullable=False),
+    Column("example", LargeBinary, nullable=False),
+    Index("ix_dataset_examples_example_id", "dataset_no", "example_id"),
+)
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("run_no", _Number, primary_key=True, autoincrement=True),
+    Column("run_id", String(36), nullable=False, unique=True),
+    Column("name", String(256)),
+    Column("system", String(512), nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("failure", LargeBinary),
+    Column("dataset_no", _Number, nullable=False),
+    Column("dataset_id", String(71), nullable=False),
+    Column("n_total", Integer, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("config", LargeBinary, nullable=False),
+    Column("created_at", String(27), nullable=False),
+    Column("started_at", String(27)),
+    Column("finished_at", String(27)),
+    Index("ix_runs_system", "system", "run_id"),
+    Index("ix_runs_status", "status", "run_id"),
+)
+"""`config` is everything the run was asked to do, as canonical bytes. `generation` counts pauses, so that going on is
+a new workflow of the engine."""
+
+records = Table(
+    "records",
+    metadata,
+    Column("run_no", _Number, primary_key=True, autoincrement=False),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("repeat", Integer, primary_key=True, autoincrement=False),
+    Column("attempt", Integer, primary_key=True, autoincrement=False),
+    Column("status", String(8), nullable=False),
+    Column("expected", Text, nullable=False),
+    Column("scored", Text),
+    Column("error_kind", String(64)),
+    Column("confidence", Float(53)),
+    Column("elapsed_ms", Float(53), nullable=False),
+    Column("record", LargeBinary, nullable=False),
+    Index("ix_records_status", "run_no", "status"),
+)
+"""`expected` and `scored` are labels as they are compared; `record` is the record itself, as canonical bytes."""
+
+run_keys = Table(
+    "run_keys",
+    metadata,
+    Column("idempotency_key", String(256), primary_key=True),
+    Column("body_hash", String(71), nullable=False),
+    Column("run_id", String(36)),
+    Column("created_at", String(27), nullable=False),
+)
+"""Which request made which run; `run_id` is null while that request is being worked on."""
