@@ -1,0 +1,78 @@
+"""One HTTP client for the command line: a service elsewhere, or this process on the local store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+if TYPE_CHECKING:
+    from app.settings import Settings
+
+
+class RequestFailed(Exception):
+    """The service refused; `problem` is its problem document, `status` the HTTP status."""
+
+    def __init__(self, status: int, problem: dict[str, Any]) -> None:
+        self.status = status
+        self.problem = problem
+        super().__init__(self._sentence())
+
+    def _sentence(self) -> str:
+        text = str(self.problem.get("detail") or self.problem.get("title") or f"HTTP {self.status}")
+        errors = self.problem.get("errors") or []
+        listed = "; ".join(f"{item.get('pointer', '')}: {item.get('message', '')}" for item in errors[:5])
+        return f"{text} ({listed})" if listed else text
+
+
+@asynccontextmanager
+async def service(
+    settings: Settings, server: str | None, key: str | None, *, execute: bool
+) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the service at `server`, or of one that lives in this process for as long as the block.
+
+    `execute` False: the local service only reads, and starts no run.
+    """
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    if server is not None:
+        async with httpx.AsyncClient(base_url=server, headers=headers, timeout=60) as client:
+            yield client
+        return
+    from app.main import create_app
+    from app.wiring import connector
+
+    app = create_app(settings, connector(execute=execute))
+    async with app.router.lifespan_context(app) as state:
+        shared = dict(state or {})
+
+        async def with_state(scope: Any, receive: Any, send: Any) -> None:
+            await app({**scope, "state": dict(shared)}, receive, send)
+
+        transport = httpx.ASGITransport(app=with_state)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=None) as client:
+            yield client
+
+
+async def get(client: httpx.AsyncClient, path: str, **params: Any) -> Any:
+    """GET as JSON. Raises `RequestFailed`."""
+    given = {name: value for name, value in params.items() if value is not None}
+    return _checked(await client.get(path, params=given))
+
+
+async def post(client: httpx.AsyncClient, path: str, **kwargs: Any) -> Any:
+    """POST, answer as JSON. Raises `RequestFailed`."""
+    return _checked(await client.post(path, **kwargs))
+
+
+def _checked(response: httpx.Response) -> Any:
+    try:
+        body = response.json()
+    except ValueError:
+        body = {"detail": f"HTTP {response.status_code} without a JSON body from {response.url.host}"}
+        if response.is_success:
+            raise RequestFailed(502, body) from None
+    if response.is_success:
+        return body
+    raise RequestFailed(response.status_code, body if isinstance(body, dict) else {})

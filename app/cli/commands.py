@@ -1,0 +1,236 @@
+"""The commands and their options; each does its work in a module of its own."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import anyio
+import typer
+from typer import Argument, Option
+
+from app.cli.console import FAILED, USAGE, fail, out, write_text
+from app.settings import Settings, load_settings
+from layers.errors import ConfigurationError
+
+app = typer.Typer(
+    help="Judge what other AI services decided: score labelled fixtures, serve /evaluate and /runs, prove records.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+runs_app = typer.Typer(help="List, look at and steer runs.", no_args_is_help=True, rich_markup_mode=None)
+db_app = typer.Typer(help="Look after the database.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(runs_app, name="runs")
+app.add_typer(db_app, name="db")
+
+
+class Driver(StrEnum):
+    """Sentinel-L7's providers."""
+
+    GEMINI = "gemini"
+    OPENROUTER = "openrouter"
+    OLLAMA = "ollama"
+    VERTEXAI = "vertexai"
+
+
+Server = Annotated[
+    str | None, Option("--server", metavar="URL", help="A running service; without it the local store is used.")
+]
+Key = Annotated[str | None, Option("--key", envvar="ARBITER_KEY", help="API key for --server.", show_envvar=True)]
+AsJson = Annotated[bool, Option("--json", help="Print JSON instead of text.")]
+
+
+def settings_or_exit() -> Settings:
+    """The settings of this process; a wrong one ends it with a usage error that names it."""
+    try:
+        return load_settings()
+    except ConfigurationError as exc:
+        fail(str(exc), USAGE)
+
+
+def run_async(work: Any, *args: Any) -> Any:
+    """Run `work(*args)` on an event loop; what the operator can mend ends the program with one line."""
+    try:
+        return anyio.run(work, *args)
+    except ConfigurationError as exc:
+        fail(str(exc), USAGE)
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+@app.command()
+def score(  # noqa: PLR0913 - one parameter per option
+    system: Annotated[str, Option("--system", help="sentinel-l7, synapse-l4, recorded, or a system of your own.")],
+    fixture: Annotated[Path, Option("--fixture", metavar="PATH", help="Labelled examples: .json, .ndjson or .csv.")],
+    driver: Annotated[Driver | None, Option("--driver", help="Force one of Sentinel's providers.")] = None,
+    binary: Annotated[bool, Option("--binary", help="Also score the labels collapsed to two.")] = False,
+    url: Annotated[str | None, Option("--url", help="Where the system listens, instead of the setting.")] = None,
+    limit: Annotated[int | None, Option("--limit", min=1, help="Only the first N examples.")] = None,
+    concurrency: Annotated[int | None, Option("--concurrency", min=1, max=1024, help="Calls at once.")] = None,
+    name: Annotated[str | None, Option("--name", help="What to call the run.")] = None,
+    as_json: AsJson = False,
+    server: Server = None,
+    key: Key = None,
+) -> None:
+    """Score a labelled fixture against a system and print accuracy, per-label figures and what failed.
+
+    Exit codes: 0 done, 1 the target or the run failed, 2 usage.
+    """
+    from app.cli import score as work
+
+    if server is not None and url is not None:
+        fail("--url names a target for the local process; a service only calls the targets its operator set", USAGE)
+    settings = settings_or_exit()
+    if server is None:
+        settings = work.aim(settings, system, url)
+    options: dict[str, Any] = {"driver": driver, "binary": binary, "limit": limit, "concurrency": concurrency}
+    options = {option: value for option, value in options.items() if value is not None}
+    request = {"system": system, "options": options} | ({"name": name} if name else {})
+
+    async def go() -> int:
+        return await work.score(settings, fixture, request, server=server, key=key, as_json=as_json)
+
+    raise typer.Exit(run_async(go))
+
+
+@app.command()
+def serve(
+    host: Annotated[str | None, Option("--host", help="Address to bind (ARBITER_HOST).")] = None,
+    port: Annotated[int | None, Option("--port", min=0, max=65535, help="Port to bind (ARBITER_PORT).")] = None,
+) -> None:
+    """Run the service."""
+    from app.cli.serve import serve as work
+
+    settings = settings_or_exit()
+    given: dict[str, Any] = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+    server = settings.server.model_copy(update=given)
+    try:
+        work(settings.model_copy(update={"server": server}))
+    except ConfigurationError as exc:
+        fail(str(exc), USAGE)
+
+
+@app.command()
+def demo() -> None:
+    """See the whole thing work, with stand-ins for the systems it judges: no server, no key, no model needed."""
+    from app.demo.tour import tour
+
+    raise typer.Exit(run_async(tour))
+
+
+@app.command()
+def openapi(
+    output: Annotated[Path | None, Option("--output", "-o", help="Write to a file instead of standard output.")] = None,
+) -> None:
+    """Print the OpenAPI document of the service."""
+    from app.openapi import document_text
+
+    if output is None:
+        write_text(document_text())
+    else:
+        output.write_text(document_text(), encoding="utf-8")
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    from app.telemetry.setup import service_version
+
+    write_text(service_version())
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def verify(context: typer.Context) -> None:
+    """Check a provenance bundle: `verify BUNDLE [--head OLDER_HEAD]`. Exit codes: 0 true, 1 differs, 3 usage."""
+    from app.verify import main as work
+
+    raise typer.Exit(work(context.args))
+
+
+@app.command()
+def ingest(
+    path: Annotated[Path, Argument(help="A Markdown file or folder of policies, or an NDJSON file of past verdicts.")],
+    namespace: Annotated[str | None, Option("--namespace", help="Where to put it; policies by default.")] = None,
+    server: Server = None,
+    key: Key = None,
+) -> None:
+    """Fill the embedded index that grounding and consistency search."""
+    from app.cli.ingest import ingest as work
+
+    settings = settings_or_exit()
+
+    async def go() -> int:
+        return await work(settings, path, namespace, server=server, key=key)
+
+    raise typer.Exit(run_async(go))
+
+
+def _read_command(fetch: Any, server: str | None, key: str | None) -> Any:
+    from app.cli.client import RequestFailed, service
+
+    settings = settings_or_exit()
+
+    async def go() -> Any:
+        async with service(settings, server, key, execute=False) as client:
+            try:
+                return await fetch(client)
+            except RequestFailed as exc:
+                fail(str(exc), FAILED)
+
+    return run_async(go)
+
+
+@runs_app.command("list")
+def runs_list(
+    limit: Annotated[int, Option("--limit", min=1, max=500)] = 20,
+    as_json: AsJson = False,
+    server: Server = None,
+    key: Key = None,
+) -> None:
+    """Show the latest runs."""
+    from app.cli import runs as work
+    from app.cli.client import get
+
+    page = _read_command(lambda client: get(client, "/runs", limit=limit), server, key)
+    write_text(json.dumps(page["items"], indent=2)) if as_json else out.print(work.table(page["items"]))
+
+
+@runs_app.command("show")
+def runs_show(run_id: str, as_json: AsJson = False, server: Server = None, key: Key = None) -> None:
+    """Show one run and its report so far."""
+    from app.cli import runs as work
+
+    run, report = _read_command(lambda client: work.with_report(client, run_id), server, key)
+    if as_json:
+        write_text(json.dumps({"run": run, "report": report}, indent=2, ensure_ascii=False))
+    else:
+        work.show(run, report)
+
+
+@runs_app.command("cancel")
+def runs_cancel(run_id: str, server: Server = None, key: Key = None) -> None:
+    """Stop a run; what it recorded stays."""
+    from app.cli.client import post
+
+    run = _read_command(lambda client: post(client, f"/runs/{run_id}/cancel"), server, key)
+    write_text(f"{run['run_id']} {run['status']}")
+
+
+@db_app.command("upgrade")
+def db_upgrade() -> None:
+    """Bring the database to the schema of this version."""
+    from app.store.migrate import upgrade
+
+    settings = settings_or_exit()
+    try:
+        upgrade(settings.store.url)
+    except ConfigurationError as exc:
+        fail(str(exc), FAILED)
+    write_text("the database is current")
+
+
+cli = typer.main.get_command(app)

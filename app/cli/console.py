@@ -1,0 +1,92 @@
+"""What a person sees: results on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+OK, FAILED, USAGE = 0, 1, 2
+
+
+def fail(message: str, code: int = FAILED) -> NoReturn:
+    """Say in one line on standard error what went wrong, and exit."""
+    line = " ".join(message.split())
+    err.print(f"arbiter-l8: {escape(line)}", style="red" if err.is_terminal else None)
+    raise typer.Exit(code)
+
+
+def write_text(text: str) -> None:
+    """Print `text` exactly as it is."""
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+
+
+def share(value: float | None) -> str:
+    """A share in 0..1 for people; an undefined one is a dash."""
+    return "-" if value is None else f"{value:.3f}"
+
+
+def interval(value: dict[str, Any] | None) -> str:
+    """An interval for people."""
+    return "" if value is None else f"[{value['low']:.3f}, {value['high']:.3f}]"
+
+
+def report_tables(report: dict[str, Any], *, heading: str | None = None) -> None:
+    """The report of a run: the headline first, then per-label figures, the confusion matrix and the failures."""
+    if heading:
+        out.rule(escape(heading), align="left", style="dim")
+    _scores(report)
+    if report.get("failures_by_kind"):
+        causes = ", ".join(f"{kind} {count}" for kind, count in report["failures_by_kind"].items())
+        bounds = report["accuracy_bounds"]
+        out.print(
+            f"failed: {report['n_failed']} of {report['total']} ({escape(causes)}); "
+            f"accuracy over all would be {share(bounds['worst'])} to {share(bounds['best'])}"
+        )
+    if binary := report.get("binary"):
+        out.print("\nlabels collapsed to two:")
+        _scores(binary)
+
+
+def _scores(scores: dict[str, Any]) -> None:
+    accuracy = scores["accuracy"]
+    if accuracy is None:
+        out.print(f"accuracy: undefined (0 of {scores['total']} scored)")
+        return
+    out.print(f"accuracy: {scores['correct']}/{scores['n_scored']} ({accuracy:.1%})")
+    out.print(f"95% interval {interval(scores['intervals']['accuracy'])} (Wilson), n = {scores['n_scored']}")
+    out.print(_per_label(scores))
+    out.print(_confusion(scores["confusion"]))
+    for item in scores["undefined"]:
+        out.print(f"undefined: {item['metric']} of {escape(str(item['label'] or 'all'))}: {escape(item['reason'])}")
+
+
+def _per_label(scores: dict[str, Any]) -> Table:
+    table = Table(title_justify="left", box=None, pad_edge=False)
+    table.add_column("label")
+    for column in ("precision", "recall", "f1", "support"):
+        table.add_column(column, justify="right")
+    for row in scores["per_label"]:
+        cells = [share(row[name]) for name in ("precision", "recall", "f1")]
+        table.add_row(escape(row["label"]), *cells, str(row["support"]))
+    for name in ("macro", "weighted"):
+        cells = [share(scores[name][column]) for column in ("precision", "recall", "f1")]
+        table.add_row(f"({name})", *cells, str(scores["n_scored"]), style="dim")
+    return table
+
+
+def _confusion(confusion: dict[str, Any]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("expected \\ predicted")
+    for label in confusion["labels"]:
+        table.add_column(escape(label), justify="right")
+    for label, row in zip(confusion["labels"], confusion["matrix"], strict=True):
+        table.add_row(escape(label), *(str(count) if count else "." for count in row))
+    return table

@@ -1,0 +1,41 @@
+"""`arbiter-l8 runs`: what was run, and what came of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+from rich.markup import escape
+from rich.table import Table
+
+from app.cli.client import get
+from app.cli.console import out, report_tables
+
+
+def table(runs: list[dict[str, Any]]) -> Table:
+    """One line a run, newest first."""
+    shown = Table(box=None, pad_edge=False)
+    for column in ("run", "created", "system", "name", "status"):
+        shown.add_column(column)
+    shown.add_column("done", justify="right")
+    shown.add_column("failed", justify="right")
+    for run in runs:
+        progress = run["progress"]
+        done = f"{progress['n_done']}/{progress['n_total']}"
+        cells = [run["run_id"], run["created_at"][:19], run["system"], run["name"] or "", run["status"]]
+        shown.add_row(*(escape(cell) for cell in cells), done, str(progress["n_failed"]))
+    return shown
+
+
+async def with_report(client: httpx.AsyncClient, run_id: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A run and its report so far. Raises `RequestFailed`."""
+    return await get(client, f"/runs/{run_id}"), await get(client, f"/runs/{run_id}/report")
+
+
+def show(run: dict[str, Any], report: dict[str, Any]) -> None:
+    """Print a run and its report."""
+    out.print(table([run]))
+    if run["failure"]:
+        out.print(f"failed: {escape(run['failure']['message'])}")
+    out.print()
+    report_tables(report)
