@@ -39,7 +39,9 @@ class Stage(StrEnum):
 
     INPUT = "input"
     PREFLIGHT = "preflight"
-    RETRIEVAL = "retrieval"
+    RETRIEVAL_PLAN = "retrieval_plan"
+    POLICY_CHUNKS = "policy_chunks"
+    NEIGHBORS = "neighbors"
     EVIDENCE = "evidence"
     PROMPT = "prompt"
     MODEL_OUTPUT = "model_output"
@@ -85,8 +87,8 @@ class Recorder:
         """Add a note to a stage; later changes to `value` have no effect.
 
         What JSON can't carry (a remote's NaN or lone surrogate) is written out as text and the note says
-        `"not_exact": true`: a hostile value must not cost the record. Raises `ValueError` for a bad stage name, or a
-        second note for `input` or `verdict`.
+        `"not_exact": true`: a hostile value must not cost the record. Raises `ValueError` only for a name that no stage
+        can have, and for a second note for `input` or `verdict`; no layer does either.
         """
         try:
             data = canonical_bytes(value)
@@ -95,7 +97,7 @@ class Recorder:
         self.note_bytes(stage, data)
 
     def note_bytes(self, stage: str, data: bytes) -> None:
-        """Add a note that is already canonical JSON."""
+        """Add a note that is already canonical JSON, as `note` does."""
         notes = self._notes.get(stage)
         if notes is None:
             if not _NAME.match(stage):

@@ -20,8 +20,8 @@ def recorded() -> Provenance:
     recorder = Recorder(salts)
     recorder.note("evidence", {"items": []})
     recorder.note("input", {"id": "t1", "amount": 10**20})
-    recorder.note("retrieval", {"query": "a"})
-    recorder.note("retrieval", {"query": "b"})
+    recorder.note("retrieval_plan", {"query": "a"})
+    recorder.note("retrieval_plan", {"query": "b"})
     return recorder.finish({"disposition": "pass"})
 
 
@@ -51,7 +51,7 @@ def test_known_answer_by_the_written_definition():
 
 
 def test_stages_enter_in_their_fixed_order_whatever_the_order_of_notes():
-    assert [stage.name for stage in recorded().stages] == ["input", "retrieval", "evidence", "verdict"]
+    assert [stage.name for stage in recorded().stages] == ["input", "retrieval_plan", "evidence", "verdict"]
 
 
 def test_a_stage_of_another_name_goes_before_the_verification():
@@ -65,7 +65,7 @@ def test_a_stage_of_another_name_goes_before_the_verification():
 def test_input_and_verdict_are_objects_and_other_stages_arrays_of_notes():
     payloads = {stage.name: stage.payload for stage in recorded().stages}
     assert payloads["input"] == b'{"amount":100000000000000000000,"id":"t1"}'
-    assert payloads["retrieval"] == b'[{"query":"a"},{"query":"b"}]'
+    assert payloads["retrieval_plan"] == b'[{"query":"a"},{"query":"b"}]'
 
 
 def test_a_note_is_serialised_when_it_is_made():
@@ -159,10 +159,10 @@ def test_the_root_binds_names_order_and_number(change):
 
 def test_erasing_keeps_hash_and_root_and_drops_payload_and_salt():
     result = recorded()
-    stages = prov.erase(result.stages, {"input", "retrieval"})
+    stages = prov.erase(result.stages, {"input", "retrieval_plan"})
     assert [(s.name, s.erased, s.salt is None) for s in stages] == [
         ("input", True, True),
-        ("retrieval", True, True),
+        ("retrieval_plan", True, True),
         ("evidence", False, False),
         ("verdict", False, False),
     ]
