@@ -1,0 +1,1 @@
+"""The append-only log: every evaluation's root, provably in place and provably only ever added to."""
