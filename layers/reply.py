@@ -17,11 +17,12 @@ MAX_CLAIMS = 50
 MAX_TEXT = 4_000
 MAX_LABEL = 256
 
-CORRECTNESS_WORDS = frozenset(
+_WORDS = (
     "accept accepted agree agreed approve approved confirm confirmed correct deny denied disagree disagreed fail "
     "failed false good incorrect invalid no none null ok okay overturn overturned pass passed reject rejected right "
-    "true uphold upheld valid verified wrong yes".split()
+    "true uphold upheld valid verified wrong yes"
 )
+CORRECTNESS_WORDS = frozenset(_WORDS.split())
 """Words that judge a verdict instead of giving one. They are labels only where a system offers them as such."""
 
 _FIELDS = frozenset({"verdict", "confidence", "claims", "reasoning"})
@@ -31,7 +32,7 @@ _CLAIM_FIELDS = frozenset({"text", "evidence_ids"})
 _BLANK = " \t\r\n"
 _THINK, _THINK_END = "<think>", "</think>"
 _FENCE = re.compile(r"```(?:json|JSON)?[ \t]*\r?\n(.*)\n[ \t]*```", re.DOTALL)
-_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{},:]|[^\s"\[\]{},:]+', re.DOTALL)
+_SIGNS = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{},:]|[^\s"\[\]{},:]+', re.DOTALL)
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,20})(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?")
 _INVISIBLE = re.compile("[\xad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\U000e0000-\U000e007f]")
 
@@ -125,12 +126,12 @@ def _without_fence(text: str) -> str:
 
 def _without_trailing_commas(text: str, first: StrictJsonError) -> Any:
     """Decode once more without commas before a closing bracket; if there were none, fail for the `first` reason."""
-    tokens = [(match.group()[0], match.start()) for match in _TOKENS.finditer(text)]
-    depth = sum((token in "[{") - (token in "]}") for token, _ in tokens)
+    signs = [(match.group()[0], match.start()) for match in _SIGNS.finditer(text)]
+    depth = sum((sign in "[{") - (sign in "]}") for sign, _ in signs)
     cut = [
         at
-        for (before, _), (token, at), (after, _) in zip(tokens, tokens[1:], tokens[2:], strict=False)
-        if token == "," and after in "]}" and before not in "[{,:"
+        for (before, _), (sign, at), (after, _) in zip(signs, signs[1:], signs[2:], strict=False)
+        if sign == "," and after in "]}" and before not in "[{,:"
     ]
     if not cut:
         _fail(first, depth, text)
