@@ -37,7 +37,7 @@ def uvicorn_config(app: object) -> uvicorn.Config:
         app,  # type: ignore[arg-type]
         loop="uvloop",
         http="httptools",
-        lifespan="on",
+        lifespan="auto",
         access_log=False,
         log_config=None,
         server_header=False,
