@@ -1,0 +1,85 @@
+"""Which layers look at an item: decided from what the free ones found, before any costly one is asked."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from app.evaluation.findings import finding_of
+from layers.model import Flag, HeuristicResult, LayerName, NarrativeGroundingResult, Outcome, is_degraded
+
+TIERS: tuple[tuple[LayerName, ...], ...] = (
+    (LayerName.HEURISTICS, LayerName.NARRATIVE_GROUNDING),
+    (LayerName.DISAGREEMENT, LayerName.CONSISTENCY),
+    (LayerName.JUDGE,),
+)
+"""The layers in cost order; those of one tier run at the same time."""
+
+HARD_SEVERITY = 0.9
+"""From here on a flag states a defect of the payload, which no second opinion about the label removes."""
+
+AUDIT_REASON = "audit_sample"
+
+
+class Trigger(StrEnum):
+    """Why an item is, or is not, looked at by the costlier layers."""
+
+    NONE = "none"  # nothing was flagged
+    SOFT = "soft"  # doubt that a second opinion can settle
+    HARD = "hard"  # a defect in the payload or its narrative
+    DRAWN = "drawn"  # not flagged, drawn into the audit sample
+    BLIND = "blind"  # nothing was flagged, and a free layer could not look
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be done. `inclusion_probability` is the chance that an item like this one is fully looked at."""
+
+    trigger: Trigger
+    reasons: tuple[str, ...]
+    inclusion_probability: float
+
+    @property
+    def escalate(self) -> bool:
+        """Whether the costlier layers run."""
+        return self.trigger in (Trigger.SOFT, Trigger.HARD, Trigger.DRAWN)
+
+
+def make_plan(outcomes: Mapping[LayerName, Outcome], *, audit_rate: float, audit: bool = False) -> Plan:
+    """The plan for an item whose tier 0 ended as `outcomes`; `audit` = it is being re-examined for the sample."""
+    heuristics = finding_of(outcomes, LayerName.HEURISTICS, HeuristicResult)
+    grounding = finding_of(outcomes, LayerName.NARRATIVE_GROUNDING, NarrativeGroundingResult)
+    flags = () if heuristics is None else heuristics.flags
+    ungrounded = grounding is not None and grounding.ng_flagged
+    reasons = [f"{LayerName.HEURISTICS}:{flag.rule}" for flag in flags]
+    if ungrounded:
+        reasons.append(f"{LayerName.NARRATIVE_GROUNDING}:ungrounded")
+    flagged = bool(reasons)
+    if audit:
+        reasons.append(AUDIT_REASON)
+    probability = 1.0 if flagged and not audit else audit_rate
+    if flagged:
+        hard = ungrounded or any(is_hard(flag) for flag in flags)
+        return Plan(Trigger.HARD if hard else Trigger.SOFT, tuple(dict.fromkeys(reasons)), probability)
+    if audit:
+        return Plan(Trigger.DRAWN, tuple(reasons), probability)
+    blind = any(is_degraded(outcomes[name]) for name in TIERS[0] if name in outcomes)
+    return Plan(Trigger.BLIND if blind else Trigger.NONE, (), probability)
+
+
+def is_hard(flag: Flag) -> bool:
+    """Whether the flag states a defect of the payload, rather than doubt about its certainty."""
+    return flag.severity >= HARD_SEVERITY and flag.pointer != "/confidence"
+
+
+def is_drawn(system: str, prediction_id: str, *, key: bytes, rate: float) -> bool:
+    """Whether an item belongs to the audit sample: HMAC-SHA256 of system and id, as a fraction, below `rate`.
+
+    The same item is drawn each time, nobody without the key can tell which are, and a higher rate only adds items.
+    """
+    name = system.encode() + b"\x00" + prediction_id.encode()
+    digest = hmac.digest(key, name, hashlib.sha256)
+    return int.from_bytes(digest[:8], "big") < rate * 2.0**64
