@@ -1,0 +1,1 @@
+"""The composition root: the only place where the service and its adapters meet."""
