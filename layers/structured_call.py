@@ -138,8 +138,8 @@ class StructuredCall:
         joined = flight.waiting > 0
         flight.waiting += 1
         try:
-            kept, cached = await asyncio.shield(flight.task)
-            return kept, cached or joined
+            answer, cached = await asyncio.shield(flight.task)
+            return answer, cached or joined
         finally:
             flight.waiting -= 1
             if flight.waiting == 0 and not flight.task.done():
