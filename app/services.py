@@ -51,4 +51,3 @@ class Services:
 
 Connect: TypeAlias = Callable[[Settings], AbstractAsyncContextManager[Services]]
 """Builds the services and takes them down again; tests pass another one."""
-

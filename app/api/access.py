@@ -23,7 +23,7 @@ Need: TypeAlias = Literal["open", "read", "submit", "operate"]
 
 MIN_SECRET = 16
 """Characters of a plain secret."""
-_SCOPES = frozenset(get_args(KeyScope))
+_SCOPES: frozenset[KeyScope] = frozenset(get_args(KeyScope))
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _HASHED = re.compile(r"sha256:([0-9a-fA-F]{64})")
 _GRANTS: dict[Need, frozenset[KeyScope]] = {
@@ -55,8 +55,9 @@ def parse_key(entry: str, position: int) -> ApiKey:
     name, scopes, secret = (part.strip() for part in parts)
     if not _NAME.fullmatch(name):
         raise ConfigurationError(f"{where} needs a name of letters, digits, '.', '_' or '-'")
-    granted = frozenset(scopes.split("+"))
-    if not granted <= _SCOPES:
+    given = scopes.split("+")
+    granted = frozenset(known for known in get_args(KeyScope) if known in given)
+    if not set(given) <= granted:
         raise ConfigurationError(f"{where} ({name}) has an unknown scope; known are {', '.join(sorted(_SCOPES))}")
     return ApiKey(name, granted, _digest_of(secret, f"{where} ({name})"))
 

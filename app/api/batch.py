@@ -188,9 +188,9 @@ OPERATIONS = (
         needs="submit",
         tag="evaluations",
         description=(
-            "At most 10,000 bodies of `POST /evaluate`, as NDJSON or a JSON array. Answers come in the same order while "
-            "the work goes on; a bad item is answered by a problem in its place and spoils no other. With "
-            "`Prefer: respond-async` the batch is stored and worked off afterwards."
+            "At most 10,000 bodies of `POST /evaluate`, as NDJSON or a JSON array. Answers come in the same order "
+            "while the work goes on; a bad item is answered by a problem in its place and spoils no other. "
+            "With `Prefer: respond-async` the batch is stored and worked off afterwards."
         ),
         body={
             NDJSON: Content(_NDJSON_BODY, NDJSON_BATCH),

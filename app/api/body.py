@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-from collections.abc import AsyncIterator, Container
-from typing import TypeVar
+from collections.abc import AsyncGenerator, Container
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 from starlette.requests import ClientDisconnect, Request
@@ -49,7 +49,7 @@ def media_type(scope: Scope, accepted: Container[str]) -> str:
         shown = f"the content type {name[:100]!r} is not" if name else "a content type is needed; this one is not"
         raise UnsupportedMedia(f"{shown} read here")
     charset = parameters.partition("charset=")[2].partition(";")[0].strip(' "')
-    if charset not in {"", "utf-8", "utf8", "us-ascii"} and name != "multipart/form-data":
+    if charset not in {"", "utf-8", "utf8", "us-ascii"}:
         raise UnsupportedMedia("only the charset UTF-8 is read")
     if (header(scope, b"content-encoding") or b"identity").lower() != b"identity":
         raise UnsupportedMedia("compressed bodies are not read")
@@ -63,7 +63,7 @@ def check_length(scope: Scope, limit: int) -> None:
         raise _too_large(limit)
 
 
-async def chunks(request: Request, limit: int) -> AsyncIterator[bytes]:
+async def chunks(request: Request, limit: int) -> AsyncGenerator[bytes, None]:
     """The body piece by piece. Raises `TooLarge` beyond `limit` bytes, whatever length was announced.
 
     The rest of a refused body is left to the server, which reads and drops it, so that the client gets its answer.
@@ -103,10 +103,10 @@ def _too_large(limit: int) -> TooLarge:
     return TooLarge(f"the body is over the limit of {limit:,} bytes")
 
 
-def check_json(data: bytes) -> None:
+def decode(data: bytes) -> Any:
     """Strict JSON. Raises `BadRequest` for what is no JSON, `Unprocessable` naming the field for a value refused."""
     try:
-        loads(data)
+        return loads(data)
     except StrictJsonError as exc:
         if exc.pointer is None:
             raise BadRequest(_located(exc)) from None
@@ -126,7 +126,7 @@ def parse(adapter: TypeAdapter[T], data: bytes) -> T:
 
     Raises `BadRequest` and `Unprocessable`, naming each field.
     """
-    check_json(data)
+    decode(data)
     try:
         # A second, much faster decoder: only in JSON mode does pydantic take types strictly and arrays as tuples.
         return adapter.validate_json(data.removeprefix(codecs.BOM_UTF8), strict=True)

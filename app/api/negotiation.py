@@ -42,7 +42,7 @@ def _weight(text: str) -> float:
 
 def _quality(name: str, ranges: Sequence[tuple[str, float]]) -> float:
     """The weight of the most specific range that covers `name`."""
-    for pattern in (name, name.split("/")[0] + "/*", "*/*"):
+    for pattern in (name, name.split("/", maxsplit=1)[0] + "/*", "*/*"):
         weights = [weight for given, weight in ranges if given == pattern]
         if weights:
             return max(weights)

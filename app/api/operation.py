@@ -64,6 +64,12 @@ class Operation:
     headers: Mapping[str, str] = field(default_factory=dict)
     refuses: tuple[type[ServiceError], ...] = ()
 
+    @property
+    def name(self) -> str:
+        """A stable name: `get_runs_id_report`."""
+        words = self.path.replace("{", "").replace("}", "").replace(".", "/").split("/")
+        return "_".join([self.method.lower(), *filter(None, words)])
+
 
 class Resource:
     """The ASGI application of one path: authentication, the method's handler, refusals as problems."""

@@ -6,19 +6,21 @@ import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 from python_multipart.exceptions import MultipartParseError
 from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
-from app.api.body import chunks
+from app.api.body import JSON, NDJSON_TYPES, chunks
 from app.errors import BadRequest, FieldError, TooLarge, Unprocessable
+from app.runs.dataset import Format, format_of
 
 MULTIPART = "multipart/form-data"
 MAX_REQUEST_PART = 1_000_000
 _BLOCK = 1 << 20
+_FORMATS: dict[str, Format] = {"text/csv": "csv", JSON: "json", **dict.fromkeys(NDJSON_TYPES, "ndjson")}
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Upload:
 
     request: bytes
     file: BinaryIO
-    file_name: str
+    format: Format
     body_hash: str
 
 
@@ -64,7 +66,13 @@ async def _parts(form: FormData) -> Upload:
     while block := await dataset.read(_BLOCK):
         digest.update(block)
     await dataset.seek(0)
-    return Upload(text, cast(BinaryIO, dataset.file), dataset.filename or "", f"sha256:{digest.hexdigest()}")
+    return Upload(text, dataset.file, _format(dataset), f"sha256:{digest.hexdigest()}")
+
+
+def _format(part: UploadFile) -> Format:
+    """By the part's content type where that says it, else by the file name's ending."""
+    name = (part.content_type or "").partition(";")[0].strip().lower()
+    return _FORMATS.get(name) or format_of(part.filename or "")
 
 
 async def _request_text(part: UploadFile | str | None) -> bytes:

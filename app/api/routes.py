@@ -1,0 +1,28 @@
+"""Every operation there is, and the routes made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from starlette.routing import BaseRoute, Route
+
+from app.api import batch, evaluate, operate, runs
+from app.api.access import Access
+from app.api.operation import Operation, Resource
+
+OPERATIONS: tuple[Operation, ...] = (
+    *evaluate.OPERATIONS,
+    *batch.OPERATIONS,
+    *runs.OPERATIONS,
+    *operate.OPERATIONS,
+)
+"""In the order in which paths are tried: the busiest first."""
+
+
+def routes(operations: Iterable[Operation], access: Access) -> list[BaseRoute]:
+    """One route for each path, which knows all its methods."""
+    by_path: dict[str, list[Operation]] = {}
+    for operation in operations:
+        by_path.setdefault(operation.path, []).append(operation)
+    # An endpoint that is no function is taken as an ASGI application and is handed every method.
+    return [Route(path, Resource(there, access)) for path, there in by_path.items()]
