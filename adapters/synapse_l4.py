@@ -76,7 +76,8 @@ class SynapseSystem:
         """Ingest the payload in the example's input. Raises `DependencyError`.
 
         Refusals are `DependencyRejected` with kind `judge_rejected` (rule, detail and candidate in `detail`),
-        `extraction_failed` or `invalid_input`; `emit_failed` is `DependencyUnavailable`.
+        `extraction_failed` or `invalid_input`; `emit_failed` is `DependencyUnavailable`. Not sent again by itself once
+        Synapse may have worked on it.
         """
         reply = await self.client.call(
             "POST",
@@ -84,6 +85,7 @@ class SynapseSystem:
             json=body_from(example),
             expect={422, 500, 502},
             read=read_reply,
+            repeatable=False,  # whatever it worked on may already be on the stream
         )
         reading = read_payload(reply)
         return EvalPrediction(

@@ -130,7 +130,8 @@ class SystemClient(Protocol):
     """The service's own client of one remote: time-outs, retries, slots, breaker, error translation.
 
     `read` turns the reply (`status`, `headers`, `body`, `media_type`, `json()`) into a value and runs inside the
-    breaker. Statuses in `expect` reach `read`; every other failure is raised as `DependencyError`.
+    breaker. Statuses in `expect` reach `read`; every other failure is raised as `DependencyError`. A call that is not
+    `repeatable` is never sent twice once the remote may have worked on it.
     """
 
     async def call(
@@ -143,6 +144,7 @@ class SystemClient(Protocol):
         headers: Mapping[str, str] | None = None,
         expect: Container[int] = (),
         deadline: float | None = None,
+        repeatable: bool = True,
     ) -> T: ...
 
 
@@ -163,6 +165,7 @@ class AtBase:
         headers: Mapping[str, str] | None = None,
         expect: Container[int] = (),
         deadline: float | None = None,
+        repeatable: bool = True,
     ) -> T:
         """Call `url`, a path such as `/classify`, below the base address."""
         return await self.inner.call(
@@ -173,6 +176,7 @@ class AtBase:
             headers=headers,
             expect=expect,
             deadline=deadline,
+            repeatable=repeatable,
         )
 
 
@@ -230,7 +234,8 @@ def _build(entry: importlib.metadata.EntryPoint, context: SystemContext) -> Syst
         raise ConfigurationError(f"{where}: {exc}") from exc
     except Exception as exc:
         raise ConfigurationError(f"{where}: {type(exc).__name__}: {exc}") from exc
-    if inspect.isawaitable(system):
+    if inspect.iscoroutine(system):
+        system.close()
         raise ConfigurationError(f"{where}: the factory must be a plain function, not async")
     if not isinstance(system, System):
         raise ConfigurationError(f"{where}: must return a System, not {type(system).__name__}")

@@ -126,7 +126,7 @@ def extract(payload: dict[str, Any]) -> dict[str, Any]:
 def broken_rule(axiom: dict[str, Any]) -> tuple[str, str] | None:
     """The rule of Synapse's own that an axiom breaks, with the reason; None when it breaks none."""
     score, status, metric = axiom["anomaly_score"], axiom["status"], axiom["metric_value"]
-    if not _is_number(metric) or abs(metric) == math.inf or metric != metric:
+    if not _is_number(metric) or not abs(metric) < math.inf:
         return "metric_finite", "metric_value must be a finite number"
     if not _is_number(score) or not 0 <= score <= 1:
         return "score_range", "anomaly_score must be between 0 and 1"
