@@ -19,6 +19,9 @@ BreakerState = Literal["closed", "open", "half_open"]
 SLICES = 60
 """Outcomes closer together than this part of the window are kept as one entry: memory stays flat under load."""
 
+LONGEST_OPEN = 86_400.0
+"""A remote may name a day at most: what is sick is asked again."""
+
 log = logging.getLogger(__name__)
 
 
@@ -168,7 +171,8 @@ class CircuitBreaker:
         self._close()
 
     def open_for(self, seconds: float) -> None:
-        """Open at once, whatever the window says; the next probe goes out after `seconds`."""
+        """Open at once, whatever the window says; the next probe goes out after `seconds` (a day at most)."""
+        seconds = min(seconds, LONGEST_OPEN)
         now = self._wall()
         self._retry_at = self._clock() + seconds
         self._opened_at, self._retry_at_wall = now, now + timedelta(seconds=seconds)

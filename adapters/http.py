@@ -2,37 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
+import logging
 import time
 from collections.abc import Awaitable, Callable, Container, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import anyio
 import httpx
 
-from adapters.breaker import BreakerRegistry, BreakerSnapshot, CircuitBreaker, Transition
+from adapters.breaker import CircuitBreaker, Permit
+from adapters.exchange import DAILY_QUOTA, delay_named, error_for, is_good, send, write_request
 from adapters.limits import Lane, Limiter
 from adapters.reply import Reply
+from adapters.retry import retry_decision, retrying
+from adapters.transport import new_http_client
+from layers.errors import CircuitOpen, DependencyError, DependencyUnavailable
 from layers.ports import Clock
 
-__all__ = [
-    "BreakerRegistry",
-    "BreakerSnapshot",
-    "CallEvent",
-    "CircuitBreaker",
-    "JsonClient",
-    "Reply",
-    "Transition",
-    "new_http_client",
-]
+__all__ = ["DAILY_QUOTA", "CallEvent", "JsonClient", "Reply", "new_http_client"]
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class CallEvent:
-    """One attempt, for whoever measures. `kind` is `ok` or the error's kind; times are in seconds."""
+    """One attempt, for whoever measures.
+
+    `kind` is `ok`, an error's kind, `cancelled`, or `bug` for an exception of ours. `seconds` is the whole attempt,
+    `queued` the part of it spent waiting for the budget. `status` is None when there was no whole answer.
+    """
 
     dependency: str
     lane: Lane
@@ -43,20 +47,30 @@ class CallEvent:
     queued: float
 
 
-def new_http_client(
-    *,
-    connect_timeout: float,
-    read_timeout: float | None = None,
-    proxy: str | None = None,
-) -> httpx.AsyncClient:
-    """An httpx client over a fast transport. Close it with `aclose`."""
-    raise NotImplementedError
+@dataclass(slots=True)
+class _Call:
+    """One call under way: what is sent, how long it may take, and what the present attempt has come to."""
+
+    request: httpx.Request
+    expect: Container[int]
+    end: float
+    attempt: int = 0
+    status: int | None = None
+    queued: float = 0.0
 
 
 class JsonClient:
-    """Calls one remote."""
+    """Calls one remote: retry( breaker( budget( HTTP ) ) ), within one time-out for all of it.
 
-    def __init__(  # noqa: PLR0913
+    `timeout` (seconds) covers every attempt, the back-off between them and waiting for the budget. `attempts` is how
+    often a call may be sent. `max_response_bytes` bounds a decoded body. `retry_after_from` reads a delay in seconds
+    from an error reply's body; it may return `DAILY_QUOTA`, which opens the breaker. `propagate` adds trace headers to
+    a request's, `observe` is told of every attempt. `clock` is monotonic; `deadline`s are points on it.
+
+    Raises the `DependencyError` family only, plus what `read` raises of its own: that is our bug, and no evidence.
+    """
+
+    def __init__(  # noqa: PLR0913 - the one client; every knob has its reason above
         self,
         name: str,
         http: httpx.AsyncClient,
@@ -71,11 +85,23 @@ class JsonClient:
         observe: Callable[[CallEvent], None] | None = None,
         lane: Lane = "evaluate",
         clock: Clock = time.monotonic,
+        wall: Callable[[], datetime] = lambda: datetime.now(UTC),
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
     ) -> None:
         self.name = name
+        self._http = http
         self._breaker = breaker
-        self._lane = lane
+        self._limiter = limiter
+        self._timeout = timeout
+        self._max_response_bytes = max_response_bytes
+        self._attempts = attempts
+        self._retry_after_from = retry_after_from
+        self._propagate = propagate
+        self._observe = observe
+        self._lane: Lane = lane
+        self._clock = clock
+        self._wall = wall
+        self._sleep = sleep
 
     async def call(
         self,
@@ -87,9 +113,26 @@ class JsonClient:
         headers: Mapping[str, str] | None = None,
         expect: Container[int] = (),
         deadline: float | None = None,
+        repeatable: bool = True,
     ) -> T:
-        """Send one request and return what `read` makes of the reply. Raises `DependencyError`."""
-        raise NotImplementedError
+        """Send one request and return what `read` makes of the reply; `read` runs inside the breaker.
+
+        A 2xx, and every status in `expect`, is handed to `read`; all else is raised. `deadline` (on the client's
+        clock) can only shorten the time-out. A request that is not `repeatable` is sent again only after failures
+        that the remote surely never worked on (not connected, 429).
+        """
+        end = self._clock() + self._timeout
+        sent = dict(headers or {})
+        if self._propagate:
+            self._propagate(sent)
+        request = write_request(self._http, self._breaker.name, method, url, json, sent)
+        call = _Call(request, expect, end if deadline is None else min(end, deadline))
+        try:
+            return await self._once(call, read)
+        except DependencyError as exc:
+            if self._attempts <= 1 or retry_decision(exc, repeatable=repeatable) is False:
+                raise
+            return await self._retry(call, read, exc, repeatable=repeatable)
 
     def on(self, lane: Lane) -> JsonClient:
         """The same remote, breaker and budget, in another lane."""
@@ -98,7 +141,89 @@ class JsonClient:
         return other
 
     def guarded_by(self, breaker: CircuitBreaker) -> JsonClient:
-        """The same remote and budget, behind another breaker."""
+        """The same remote and budget, behind another breaker, whose name its errors then carry."""
         other = copy.copy(self)
         other._breaker = breaker
         return other
+
+    # --- attempts ---------------------------------------------------------------------------------------------------
+
+    async def _retry(self, call: _Call, read: Callable[[Reply], T], first: DependencyError, *, repeatable: bool) -> T:
+        """tenacity takes over from the first failure; a call that goes well never pays for it."""
+        told: DependencyError | None = None
+        last = first
+
+        async def attempt() -> T:
+            nonlocal told, last
+            if told is None:
+                told = first
+                raise first
+            try:
+                return await self._once(call, read)
+            except CircuitOpen:
+                raise
+            except DependencyError as exc:
+                last = exc
+                raise
+
+        policy = retrying(
+            attempts=self._attempts, end=call.end, repeatable=repeatable, clock=self._clock, sleep=self._sleep
+        )
+        try:
+            return await policy(attempt)
+        except CircuitOpen:  # it opened between two attempts: what really happened says more
+            raise last from None
+
+    async def _once(self, call: _Call, read: Callable[[Reply], T]) -> T:
+        call.attempt += 1
+        call.status, call.queued = None, 0.0
+        started = self._clock()
+        kind = "bug"
+        try:
+            result = await self._breaker.guard(lambda permit: self._attempt(call, read, permit))
+            kind = "ok"
+            return result
+        except DependencyError as exc:
+            kind = exc.kind
+            raise
+        except asyncio.CancelledError:
+            kind = "cancelled"
+            raise
+        finally:
+            self._tell(call, kind, started)
+
+    async def _attempt(self, call: _Call, read: Callable[[Reply], T], permit: Permit) -> T:
+        reply = await self._exchange(call, permit)
+        call.status = reply.status
+        good = is_good(reply.status, call.expect)
+        delay = None
+        if not good or reply.status == 429:
+            delay = delay_named(reply, self._retry_after_from, self._wall())
+        self._limiter.learn(reply.status, reply.headers, None if delay == DAILY_QUOTA else delay)
+        if good:
+            return read(reply)
+        raise error_for(reply, delay, call.request.headers)
+
+    async def _exchange(self, call: _Call, permit: Permit) -> Reply:
+        asked = self._clock()
+        await self._limiter.acquire(self._lane, call.end, permit.confirm)
+        name = self._breaker.name
+        try:
+            now = self._clock()
+            call.queued = now - asked
+            async with asyncio.timeout(call.end - now):
+                return await send(self._http, call.request, name, expect=call.expect, limit=self._max_response_bytes)
+        except TimeoutError:
+            raise DependencyUnavailable(name, "timeout", "no whole answer within the time-out") from None
+        finally:
+            self._limiter.release(self._lane)
+
+    def _tell(self, call: _Call, kind: str, started: float) -> None:
+        if self._observe is None:
+            return
+        seconds = self._clock() - started
+        event = CallEvent(self._breaker.name, self._lane, call.attempt, kind, call.status, seconds, call.queued)
+        try:
+            self._observe(event)
+        except Exception:
+            log.exception("the observer of calls to %s failed", self.name)
