@@ -15,7 +15,6 @@ from app.runs.model import (
     AccuracyBounds,
     Averages,
     Confusion,
-    EvalReport,
     Interval,
     Intervals,
     LabelIntervals,
@@ -108,25 +107,6 @@ def score(tally: Tally, order: Iterable[str] = ()) -> Scores:
         weighted=_average(per_label, weighted=True),
         confusion=_confusion(tally, labels),
         undefined=tuple(_undefined(tally, rows)),
-    )
-
-
-def derive_report(
-    tally: Tally,
-    *,
-    order: Iterable[str] = (),
-    collapse: Callable[[str], str] | None = None,
-    binary_order: Iterable[str] = (),
-) -> EvalReport:
-    """The whole report; with `collapse` the binary reading stands beside the strict one."""
-    kinds: Counter[str] = Counter()
-    for (_, kind), n in tally.failed.items():
-        kinds[kind] += n
-    strict = score(tally, order)
-    return EvalReport(
-        **dict(strict),
-        failures_by_kind=dict(sorted(kinds.items())),
-        binary=score(tally.collapsed(collapse), binary_order) if collapse else None,
     )
 
 

@@ -1,0 +1,116 @@
+"""Ask a system about one example and turn whatever happens into a record."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from app.runs.gate import Gate
+from app.runs.limits import Standing
+from app.runs.model import Record, RecordError
+from layers.errors import CircuitOpen, DependencyError, DependencyUnavailable
+from layers.model import EvalExample, EvalPrediction
+from layers.ports import Clock, SystemUnderTest
+from layers.profile import SystemProfile
+
+MAX_MESSAGE = 2_000
+"""Characters of an error's message that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One question: an example and which of its repeats this is. `unit` numbers all questions of a run."""
+
+    unit: int
+    repeat: int
+    example: EvalExample
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Asks `system`, waits with `gate` while it can't be asked; `standing` tells whether it ever answered.
+
+    `tell_all` keeps the message of errors that no adapter foresaw, which may hold anything; off in the service.
+    """
+
+    system: SystemUnderTest
+    profile: SystemProfile
+    gate: Gate
+    standing: Standing
+    attempt: int = 1
+    tell_all: bool = False
+    clock: Clock = time.perf_counter
+
+    async def ask(self, item: Item) -> Record:
+        """The record of one example. An outage or a throttle is waited out: it is nobody's result.
+
+        Raises `Stopped`.
+        """
+        while True:
+            probe = await self.gate.enter()
+            started = self.clock()
+            try:
+                prediction = await self.system.predict(item.example)
+                error = self._refusal(prediction)
+            except DependencyError as exc:
+                outage = isinstance(exc, DependencyUnavailable) and probe
+                if _not_asked(exc) or outage:
+                    self.standing.throttled = self.standing.throttled or exc.kind == "rate_limited"
+                    self.gate.hold(exc.retry_after, probe=probe)
+                if _not_asked(exc) or (outage and self.standing.reached):
+                    continue
+                prediction, error = None, _from_dependency(exc)
+            except Exception as exc:
+                prediction, error = None, self._from_bug(exc)
+            except BaseException:  # cancelled: the probe learnt nothing
+                if probe:
+                    self.gate.hold(0.0, probe=True)
+                raise
+            self.gate.release(probe=probe)
+            return self._record(item, prediction, error, 1000 * (self.clock() - started))
+
+    def _refusal(self, prediction: object) -> RecordError | None:
+        if not isinstance(prediction, EvalPrediction):
+            return RecordError(kind="internal", message=f"expected an EvalPrediction, got {type(prediction).__name__}")
+        if prediction.label in self.profile.not_verdicts:
+            return RecordError(
+                kind="not_a_verdict", message=f"the label {prediction.label!r} says that nothing was judged"
+            )
+        return None
+
+    def _from_bug(self, exc: Exception) -> RecordError:
+        message = f"{type(exc).__name__}: {exc}" if self.tell_all else type(exc).__name__
+        return RecordError(kind="internal", message=_printable(message))
+
+    def _record(
+        self, item: Item, prediction: EvalPrediction | None, error: RecordError | None, elapsed_ms: float
+    ) -> Record:
+        example, scored = item.example, None
+        if prediction is not None and error is None:
+            scored = self.profile.fold(prediction.label)
+        return Record(
+            example_id=example.id or str(item.unit),
+            repeat=item.repeat,
+            status="failed" if scored is None else "scored",
+            expected_label=example.expected_label,
+            prediction=None if scored is None else prediction,
+            scored_label=scored,
+            correct=None if scored is None else scored == self.profile.fold(example.expected_label),
+            error=error,
+            attempt=self.attempt,
+            elapsed_ms=round(elapsed_ms, 3),
+        )
+
+
+def _not_asked(exc: DependencyError) -> bool:
+    """Whether the system never looked at the question."""
+    return isinstance(exc, CircuitOpen) or exc.kind == "rate_limited"
+
+
+def _from_dependency(exc: DependencyError) -> RecordError:
+    detail = {"dependency": exc.dependency, **exc.detail}
+    return RecordError(kind=exc.kind[:64], message=_printable(exc.message), detail=detail)
+
+
+def _printable(text: str) -> str:
+    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()[:MAX_MESSAGE]

@@ -1,0 +1,31 @@
+"""The port to whatever makes runs durable: it only has to deliver each chunk at least once."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeAlias
+
+Chunk: TypeAlias = Callable[[str, int], Awaitable[int | None]]
+"""`chunk(run_id, start)` does what comes next from unit `start` on and answers where to go on; None = nowhere.
+
+Done again after a crash it skips what has a record, so delivering it twice does no harm.
+"""
+
+
+class RunEngine(Protocol):
+    """Drives runs chunk by chunk and goes on after a crash or a restart."""
+
+    async def launch(self, chunk: Chunk) -> None:
+        """Begin to work, with what an earlier process left undone. Call it on the event loop that chunks belong to."""
+        ...
+
+    async def start(self, run_id: str, workflow_id: str) -> bool:
+        """Work on a run until it says that it goes nowhere. The same `workflow_id` again changes nothing.
+
+        False = that workflow has already ended, so that going on needs a new id.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Stop at once and leave what is undone to the next `launch`."""
+        ...

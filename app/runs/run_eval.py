@@ -1,0 +1,121 @@
+"""Score a system from Python: no server, no store, no model."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, TypeAlias, cast
+
+import anyio.to_thread
+
+from app.runs.asking import Asker, Item
+from app.runs.dataset import check_unique, examples_of, with_ids
+from app.runs.executor import Execution
+from app.runs.gate import Gate
+from app.runs.limits import Limits, Standing
+from app.runs.model import EvalReport, Progress, Record
+from app.runs.report import derive_report
+from app.runs.tally import TallyBuilder
+from layers.model import EvalDataset, EvalExample, EvalPrediction, JsonObject
+from layers.ports import SystemUnderTest
+from layers.profile import SystemProfile
+
+Predict: TypeAlias = Callable[[JsonObject], EvalPrediction] | Callable[[JsonObject], Awaitable[EvalPrediction]]
+Dataset: TypeAlias = EvalDataset | Iterable[EvalExample | Mapping[str, Any]]
+OnProgress: TypeAlias = Callable[[Progress], None]
+
+ANY_SYSTEM = SystemProfile(name="generic")
+
+
+async def run_eval(
+    system_under_test: SystemUnderTest | Predict,
+    dataset: Dataset,
+    *,
+    profile: SystemProfile | None = None,
+    binary: bool = False,
+    concurrency: int = 16,
+    predictions: bool = False,
+    on_progress: OnProgress | None = None,
+) -> EvalReport:
+    """Ask `system_under_test` about every example of `dataset` and report how right it was.
+
+    It is an object with `async predict(example)`, or a function, sync or async, from an example's input to an
+    `EvalPrediction`; a sync one runs in threads. An example that raises is counted as failed, with its cause, and the
+    rest goes on. Labels compare exactly unless the `profile` folds them; `binary` adds the reading with the labels
+    collapsed as the profile says. `predictions` puts every prediction into the report.
+
+    Raises `DatasetError` for an empty dataset or one with duplicate ids, `ValueError` for `binary` without a collapse.
+    """
+    profile = profile or ANY_SYSTEM
+    if binary and profile.binary is None:
+        raise ValueError(f"the profile {profile.name!r} has no binary collapse")
+    if concurrency < 1:
+        raise ValueError("concurrency must be at least 1")
+    examples = _examples(dataset)
+    kept = _Kept(profile, len(examples), on_progress, predictions=predictions)
+    asker = Asker(_as_system(system_under_test), profile, Gate(), Standing(), tell_all=True)
+    # A failing system is what the caller wants to know about, so nothing ends this before its time.
+    limits = Limits(profile.name, len(examples) + 1, unreachable_limit=len(examples) + 1, max_failed_share=1.0)
+    items = (Item(position, 0, example) for position, example in enumerate(examples))
+    await Execution(asker, limits, kept.keep).run(items, min(concurrency, len(examples)))
+    return kept.report(binary=binary)
+
+
+class _Kept:
+    """What is remembered of the records: counts, and predictions only when they are wanted."""
+
+    def __init__(
+        self, profile: SystemProfile, n_total: int, on_progress: OnProgress | None, *, predictions: bool
+    ) -> None:
+        self._profile = profile
+        self._tally = TallyBuilder(profile, n_total)
+        self._on_progress = on_progress
+        self._predictions: dict[int, EvalPrediction] | None = {} if predictions else None
+
+    async def keep(self, item: Item, record: Record) -> None:
+        self._tally.add(record)
+        if self._predictions is not None and record.prediction is not None:
+            self._predictions[item.unit] = record.prediction
+        if self._on_progress is not None:
+            self._on_progress(self._tally.progress())
+
+    def report(self, *, binary: bool) -> EvalReport:
+        report = derive_report(self._tally.tally(), self._profile, binary=binary)
+        if self._predictions is None:
+            return report
+        ordered = tuple(self._predictions[unit] for unit in sorted(self._predictions))
+        return report.model_copy(update={"predictions": ordered})
+
+
+def _examples(dataset: Dataset) -> list[EvalExample]:
+    if isinstance(dataset, EvalDataset):
+        examples = list(with_ids(dataset))
+    else:
+        given = [item.model_dump() if isinstance(item, EvalExample) else dict(item) for item in dataset]
+        examples = list(examples_of(given))
+    check_unique(example.id or "" for example in examples)
+    return examples
+
+
+def _as_system(target: SystemUnderTest | Predict) -> SystemUnderTest:
+    if hasattr(target, "predict"):
+        return target
+    return _Function(target)
+
+
+class _Function:
+    """A plain function as a system under test."""
+
+    def __init__(self, function: Predict) -> None:
+        self._function = function
+        call = getattr(function, "__call__", function)  # noqa: B004 - an object's method tells whether it is async
+        self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+    async def predict(self, example: EvalExample) -> EvalPrediction:
+        if self._is_async:
+            answer: Any = self._function(example.input)
+        else:
+            answer = await anyio.to_thread.run_sync(self._function, example.input)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        return cast(EvalPrediction, answer)  # whatever it is, the asker looks
