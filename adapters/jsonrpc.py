@@ -15,6 +15,7 @@ REFUSED = frozenset({400, 404, 500})
 """HTTP statuses under which JSON-RPC errors come: the body says more than the status."""
 
 METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 _SERVER_AT_FAULT = frozenset({INTERNAL_ERROR, -32001, -32800})
 """Internal error; and, of MCP's own, request timed out and request cancelled."""

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from adapters.jsonrpc import METHOD_NOT_FOUND, Refusal
+from adapters.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Refusal
 
 HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 """Protocol revisions agreed by `initialize`, oldest first."""
@@ -18,7 +18,7 @@ CLIENT_INFO: Final = {"name": "arbiter-l8", "version": "1"}
 _META = "io.modelcontextprotocol/"
 _ENVELOPE_CODES = frozenset({-32020, -32021, -32022})
 """Header mismatch, missing capability, unsupported version: only servers of the envelope revisions know these."""
-_UNDECIDED_CODES = frozenset({-32000, -32002, -32600, -32602})
+_UNDECIDED_CODES = frozenset({-32000, -32002, -32600, INVALID_PARAMS})
 """What servers answer to a call before `initialize`; the same codes also mean an ordinary bad request."""
 _HEADER_SAFE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 _SESSION_WORDS = re.compile(r"session|initiali[sz]", re.IGNORECASE)
@@ -83,7 +83,9 @@ def in_envelope(version: str = ENVELOPE_VERSIONS[-1]) -> Terms:
 
 def wants_envelope(refusal: Refusal) -> bool:
     """Whether a refusal shows that the server speaks an envelope revision."""
-    return refusal.code in _ENVELOPE_CODES or mutual(refusal, ENVELOPE_VERSIONS) is not None
+    if refusal.code in _ENVELOPE_CODES or mutual(refusal, ENVELOPE_VERSIONS) is not None:
+        return True
+    return refusal.code == INVALID_PARAMS and "_meta" in refusal.message
 
 
 def mutual(refusal: Refusal, ours: tuple[str, ...]) -> str | None:
