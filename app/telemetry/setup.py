@@ -17,6 +17,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
 from app.settings import TelemetrySettings
 
@@ -61,7 +62,9 @@ class Telemetry:
         self.settings = settings
         resource = Resource.create({"service.name": settings.service_name, "service.version": service_version()})
         self.ids = PresetIds()
-        self.tracer_provider = TracerProvider(resource=resource, id_generator=self.ids, shutdown_on_exit=False)
+        self.tracer_provider = TracerProvider(
+            sampler=ALWAYS_ON, resource=resource, id_generator=self.ids, shutdown_on_exit=False
+        )
         if exporter := span_exporter or self._otlp_spans():
             self.tracer_provider.add_span_processor(
                 BatchSpanProcessor(exporter, schedule_delay_millis=1_000, max_queue_size=4_096)
