@@ -99,21 +99,55 @@ class _Table:
     """Rows, compiled, and found by the words that must occur for them to apply."""
 
     def __init__(self, rows: tuple[Row, ...]) -> None:
-        self._compiled = tuple((row, _compile(row)) for row in rows)
-        self._by_word: dict[str, list[int]] = {}
-        self._by_mark: list[tuple[str, bool, int]] = []
-        for at, row in enumerate(rows):
-            for word in row.words:
-                self._by_word.setdefault(word, []).append(at)
-            self._by_mark += ((mark, row.cased, at) for mark in row.marks)
+        self._by_word: dict[str, list[_Cue]] = {}
+        self._anywhere: list[_Cue] = []
+        for row in rows:
+            pattern = _compile(row)
+            for text in row.cues:
+                cue = _Cue(text.removesuffix("*"), row, pattern)
+                if text.endswith("*"):
+                    self._anywhere.append(cue)
+                else:
+                    self._by_word.setdefault(text.lower().translate(_SPLIT).split()[0], []).append(cue)
+        self._words = frozenset(self._by_word)
 
-    def candidates(self, prose: Normal) -> list[tuple[Row, re.Pattern[str]]]:
-        """The rows that could match, in table order."""
-        words = self._by_word.keys() & set(prose.lower.translate(_SPLIT).split())
-        hits = {at for word in words for at in self._by_word[word]}
-        plain, lower = prose.plain, prose.lower
-        hits.update(at for mark, cased, at in self._by_mark if mark in (plain if cased else lower))
-        return [self._compiled[at] for at in sorted(hits)]
+    def matches(self, prose: Normal) -> Iterator[tuple[Row, re.Match[str]]]:
+        """Every match of every row near one of its cues."""
+        for word in self._words.intersection(prose.lower.translate(_SPLIT).split()):
+            for cue in self._by_word[word]:
+                yield from cue.matches(prose)
+        for cue in self._anywhere:
+            yield from cue.matches(prose)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cue:
+    """A literal near which a row's pattern is tried. Finding literals is many times faster than trying patterns."""
+
+    literal: str
+    row: Row
+    pattern: re.Pattern[str]
+
+    def matches(self, prose: Normal) -> Iterator[tuple[Row, re.Match[str]]]:
+        text, reach = (prose.plain if self.row.cased else prose.lower), self.row.reach
+        at, done = text.find(self.literal), 0
+        while at >= 0:
+            start = max(done, at - reach)
+            match = self.pattern.search(text, start, at + _WINDOW) if reach else self.pattern.match(text, at)
+            if match is not None:
+                done = match.end()
+                if begins_word(text, match.start()):
+                    yield self.row, match
+            at = text.find(self.literal, max(at + 1, done))
+
+
+_WINDOW = 200
+"""No pattern goes on for more than so many characters after its cue."""
+
+
+def begins_word(text: str, start: int) -> bool:
+    """Whether no word or code runs on into this position."""
+    return start == 0 or not (text[start - 1].isalnum() or text[start - 1] in "_-")
 
 
 _SPLIT = {code: " " for code in range(128) if not chr(code).isalnum()} | {ord("§"): " "}
@@ -132,18 +166,12 @@ _DATES = _Table(DATES)
 
 
 def _rows(prose: Normal, table: _Table) -> Iterator[AnchorToken]:
-    for row, pattern in table.candidates(prose):
-        text = prose.plain if row.cased else prose.lower
-        for match in pattern.finditer(text):
-            start, end = match.span()
-            # Not a look-behind in the pattern: that would cost the engine its fast search for the first letter.
-            if start and (text[start - 1].isalnum() or text[start - 1] in "_-"):
-                continue
-            if row.kind == "date":
-                if (day := _day(match)) is not None:
-                    yield _token(prose, "date", start, end, "date", value=day)
-            else:
-                yield _token(prose, row.kind, start, end, row.scheme, parts=match.groups())
+    for row, match in table.matches(prose):
+        start, end = match.span()
+        if row.kind != "date":
+            yield _token(prose, row.kind, start, end, row.scheme, parts=match.groups())
+        elif (day := _day(match)) is not None:
+            yield _token(prose, "date", start, end, "date", value=day)
 
 
 def _day(match: re.Match[str]) -> Decimal | None:
@@ -196,7 +224,7 @@ _WEIGHT = {"citation": 0, "date": 1, "keyword": 2, "amount": 3, "percent": 3, "n
 
 def _without_overlaps(found: list[AnchorToken]) -> tuple[AnchorToken, ...]:
     """The weightiest of those that overlap, the longest among equals; in text order."""
-    found.sort(key=lambda token: (token.start, _WEIGHT[token.kind], -token.end))
+    found.sort(key=lambda token: (token.start, _WEIGHT[token.kind], -token.end, token.key))
     kept: list[AnchorToken] = []
     for token in found:
         if kept and token.start < kept[-1].end:
