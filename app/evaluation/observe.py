@@ -14,7 +14,7 @@ class Watch(Protocol):
         """A layer was run and ended like this; layers that were not run are not reported."""
 
     def end(self, *, evaluation_id: str | None, disposition: str | None, escalated: bool, degraded: bool) -> None:
-        """The evaluation is over; without an id it was given up (cancelled, refused by the store)."""
+        """The evaluation is over. Without an id nothing was stored: cancelled, refused, or the answer was there."""
 
 
 class Observer(Protocol):

@@ -1,13 +1,33 @@
-"""The use case `/evaluate`: plan, run, decide, store once, answer."""
+"""The use case `/evaluate`: evaluate now, or accept for later; show what was stored."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
-from app.evaluation.model import Accepted, BatchStatus, EvaluateRequest, OnlineScoringResult
-from app.store.paging import Page
+import anyio
+import anyio.lowlevel
+
+from app.errors import NotFound, Unprocessable
+from app.evaluation.evaluator import Evaluator
+from app.evaluation.flights import Flights, Gate
+from app.evaluation.item import Item, read_item
+from app.evaluation.model import Accepted, BatchStatus, EvaluateRequest, OnlineScoringResult, WorkError
+from app.evaluation.observe import UNWATCHED, Observer
+from app.evaluation.pipeline import AuditSample, NewRecorder, Pipeline, Place
+from app.evaluation.record import as_replayed
+from app.evaluation.store import EvaluationFilter, EvaluationStore, Ledger, Stored
+from app.evaluation.work import Work, WorkStore, work_row
+from app.evaluation.worker import Worker
+from app.settings import EvaluationSettings
+from app.store.database import Database
+from app.store.ids import uuid7
+from app.store.paging import DEFAULT_LIMIT, Page
+from app.store.rows import Row
+from layers.ports import System
+
+__all__ = ["Answer", "EvaluationFilter", "EvaluationService", "Options"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,52 +39,159 @@ class Answer:
     replayed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluationFilter:
-    """Which evaluations a list shows; None = all."""
+@dataclass(frozen=True)
+class Options:
+    """How the service works: `work_concurrency` pieces of accepted work at once, beside the `max_in_flight` requests.
 
-    system: str | None = None
-    prediction_id: str | None = None
-    disposition: str | None = None
-    degraded: bool | None = None
-    since: datetime | None = None
+    `ledger` keeps the provenance that recorders collect; without a recorder there is none.
+    """
+
+    max_in_flight: int = 512
+    work_concurrency: int = 16
+    observer: Observer = UNWATCHED
+    new_recorder: NewRecorder | None = None
+    ledger: Ledger | None = None
 
 
 class EvaluationService:
     """Evaluates predictions, now or later, and shows what was stored."""
 
+    def __init__(
+        self,
+        database: Database,
+        systems: Mapping[str, System],
+        evaluator: Evaluator,
+        settings: EvaluationSettings,
+        options: Options = Options(),
+    ) -> None:
+        self._systems = systems
+        self._store = EvaluationStore(database, options.ledger)
+        self._work = WorkStore(database)
+        self._worker = Worker(self._work, self._perform, concurrency=options.work_concurrency)
+        self._pipeline = Pipeline(
+            evaluator,
+            self._store,
+            AuditSample(settings.audit_rate, settings.audit_key.get_secret_value().encode()),
+            observer=options.observer,
+            new_recorder=options.new_recorder,
+            on_follow_up=self._worker.wake,
+        )
+        self._gate = Gate(options.max_in_flight)
+        self._flights: Flights[Stored] = Flights()
+
+    # --- now ----------------------------------------------------------------------------------------------------------
+
     async def evaluate_bytes(self, request: EvaluateRequest, *, fresh: bool = False, wait: bool = False) -> Answer:
-        """The hot path. `wait` waits for a free slot instead of raising `Overloaded`. Raises `Unprocessable`."""
-        raise NotImplementedError
+        """Evaluate, store, answer. A content that has an answer gets that one, marked as replayed, unless `fresh`.
+
+        Raises `Unprocessable`, `Unavailable`, and `Overloaded` when too much is in flight; with `wait` it waits
+        for its turn instead. Cancelled, it leaves nothing behind.
+        """
+        item = read_item(request, self._systems)
+        if wait:
+            async with self._gate.patiently():
+                return await self._answer(item, uuid7(), fresh=fresh)
+        with self._gate.at_once():
+            return await self._answer(item, uuid7(), fresh=fresh)
 
     async def evaluate(self, request: EvaluateRequest, *, fresh: bool = False) -> OnlineScoringResult:
-        """Evaluate and return the decoded answer."""
-        raise NotImplementedError
+        """`evaluate_bytes`, decoded."""
+        return OnlineScoringResult.model_validate_json((await self.evaluate_bytes(request, fresh=fresh)).body)
+
+    async def _answer(self, item: Item, evaluation_id: str, *, fresh: bool) -> Answer:
+        place = Place(evaluation_id, fresh=fresh)
+        if fresh:
+            stored, shared = await self._pipeline.evaluate(item, place), False
+        else:
+            stored, shared = await self._flights.fly(item.digest, lambda: self._once(item, place))
+        replayed = shared or not stored.created
+        return Answer(stored.evaluation_id, as_replayed(stored.record) if replayed else stored.record, replayed)
+
+    async def _once(self, item: Item, place: Place) -> Stored:
+        stored = await self._pipeline.evaluate(item, place)
+        return stored if stored.created else await self._pipeline.mend(item, stored)
+
+    # --- later --------------------------------------------------------------------------------------------------------
 
     async def accept(self, request: EvaluateRequest, *, fresh: bool = False) -> str:
-        """Store the request durably and return the id under which its answer will stand."""
-        raise NotImplementedError
+        """Store the request durably and return the id under which its answer will stand. Raises `Unprocessable`."""
+        item = read_item(request, self._systems)
+        if not fresh and (stored := await self._store.find(item.digest)) is not None and not stored.degraded:
+            return stored.evaluation_id
+        work_id = uuid7()
+        await self._work.add([work_row(work_id, item.content, fresh=fresh)])
+        self._worker.wake()
+        return work_id
 
     async def accept_batch(self, requests: Sequence[EvaluateRequest]) -> tuple[str, tuple[str, ...]]:
-        """Store many at once; the batch's id and the evaluations' ids in order."""
-        raise NotImplementedError
+        """Store many at once, all or none; the batch's id and the evaluations' ids in order.
 
-    async def get_bytes(self, evaluation_id: str, revision: int | None = None) -> bytes | Accepted:
-        """The stored answer, newest revision by default, or how its accepted work stands. Raises `NotFound`."""
-        raise NotImplementedError
+        A request that makes no sense is part of the batch, as one that failed.
+        """
+        batch_id = uuid7()
+        rows: list[Row] = []
+        for position, request in enumerate(requests):
+            rows.append(self._batch_row(request, batch_id, position))
+            if position % 64 == 63:
+                await anyio.lowlevel.checkpoint()  # other requests get their turn
+        await self._work.add(rows)
+        self._worker.wake()
+        return batch_id, tuple(row[0] for row in rows)
 
-    async def get(self, evaluation_id: str, revision: int | None = None) -> OnlineScoringResult | Accepted:
-        """`get_bytes`, decoded."""
-        raise NotImplementedError
-
-    async def get_batch(self, batch_id: str) -> BatchStatus:
-        """How far an accepted batch is. Raises `NotFound`."""
-        raise NotImplementedError
-
-    async def list(self, filters: EvaluationFilter, limit: int = 50, cursor: str | None = None) -> Page[bytes]:
-        """Stored answers, newest first, as the JSON of each. Raises `BadRequest` for a foreign cursor."""
-        raise NotImplementedError
+    def _batch_row(self, request: EvaluateRequest, batch_id: str, position: int) -> Row:
+        try:
+            content, error = read_item(request, self._systems).content, None
+        except Unprocessable as exc:
+            content, error = b"", WorkError(kind="unprocessable", message=exc.detail)
+        return work_row(uuid7(), content, batch=(batch_id, position), error=error)
 
     async def work(self) -> None:
         """Work off what was accepted, for ever; the lifespan's task group runs it."""
-        raise NotImplementedError
+        await self._worker.run()
+
+    async def drain(self) -> None:
+        """Work off what was accepted until there is nothing left."""
+        await self._worker.drain()
+
+    async def _perform(self, work: Work) -> str:
+        if work.attempts and await self._store.get(work.work_id) is not None:
+            return work.work_id  # an earlier worker stored it and ended before it could say so
+        request = EvaluateRequest.model_validate(json.loads(work.request))
+        item = read_item(request, self._systems)
+        if work.kind == "audit":
+            place = Place(work.work_id, parent_id=work.parent_id)
+            return (await self._pipeline.evaluate(item, place)).evaluation_id
+        return (await self._answer(item, work.work_id, fresh=work.fresh)).evaluation_id
+
+    # --- stored -------------------------------------------------------------------------------------------------------
+
+    async def get_bytes(self, evaluation_id: str, revision: int | None = None) -> bytes | Accepted:
+        """The stored answer, newest revision by default, or how its accepted work stands. Raises `NotFound`."""
+        stored = await self._store.get(evaluation_id, revision)
+        if stored is None and (found := await self._work.status(evaluation_id)) is not None:
+            accepted, result_id = found
+            if result_id is None and revision is None:
+                return accepted
+            stored = None if result_id is None else await self._store.get(result_id, revision)
+        if stored is None:
+            which = "" if revision is None else f" with revision {revision}"
+            raise NotFound(f"there is no evaluation {evaluation_id[:64]}{which}")
+        return stored.record
+
+    async def get(self, evaluation_id: str, revision: int | None = None) -> OnlineScoringResult | Accepted:
+        """`get_bytes`, decoded."""
+        found = await self.get_bytes(evaluation_id, revision)
+        return OnlineScoringResult.model_validate_json(found) if isinstance(found, bytes) else found
+
+    async def get_batch(self, batch_id: str) -> BatchStatus:
+        """How far an accepted batch is. Raises `NotFound`."""
+        status = await self._work.batch(batch_id)
+        if status is None:
+            raise NotFound(f"there is no batch {batch_id[:64]}")
+        return status
+
+    async def list(
+        self, filters: EvaluationFilter, limit: int = DEFAULT_LIMIT, cursor: str | None = None
+    ) -> Page[bytes]:
+        """Stored answers, newest first, as the JSON of each. Raises `BadRequest` for a foreign cursor."""
+        return await self._store.page(filters, limit, cursor)

@@ -1,0 +1,111 @@
+"""Works off what was accepted, a few pieces at a time, for as long as the process lives."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+import anyio
+from anyio.abc import TaskGroup
+
+from app.errors import ServiceError, Unavailable, Unprocessable
+from app.evaluation.work import LEASE_SECONDS, Work, WorkStore
+
+logger = logging.getLogger(__name__)
+
+Perform = Callable[[Work], Awaitable[str]]
+"""Do one piece of work; the id of the evaluation that answers it. Raises `ServiceError`."""
+
+
+class Worker:
+    """Takes work from the store and performs it. `concurrency` pieces at once; `poll` seconds between looks at the
+    store for what other processes accepted or left behind."""
+
+    def __init__(self, store: WorkStore, perform: Perform, *, concurrency: int = 16, poll: float = 5.0) -> None:
+        self._store = store
+        self._perform = perform
+        self._slots = anyio.Semaphore(concurrency)
+        self._busy: set[str] = set()
+        self._poll = poll
+        self._wake = anyio.Event()
+
+    def wake(self) -> None:
+        """There is work: look at once."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Work for ever. What is unfinished when this is cancelled is let go of and done by whoever comes next."""
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._keep_leases)
+                await self._quietly(self._store.release_dead)
+                while True:
+                    self._wake = anyio.Event()
+                    await self._quietly(lambda: self._start_all(group))
+                    with anyio.move_on_after(self._poll):
+                        await self._wake.wait()
+        finally:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(2):
+                await self._quietly(self._store.release)
+
+    async def drain(self) -> None:
+        """Work until there is nothing left to take and all of it is done."""
+        async with anyio.create_task_group() as group:
+            await self._start_all(group)
+
+    async def _start_all(self, group: TaskGroup) -> None:
+        while works := await self._take():
+            for work in works:
+                self._busy.add(work.work_id)
+                group.start_soon(self._do, work)
+
+    async def _take(self) -> list[Work]:
+        """Claim as much as there are free slots, at least one; each piece holds its slot."""
+        await self._slots.acquire()
+        free = 1 + self._slots.value
+        try:
+            works = await self._store.claim(free)
+        except BaseException:
+            self._slots.release()
+            raise
+        for _ in works[1:]:
+            self._slots.acquire_nowait()
+        if not works:
+            self._slots.release()
+        return works
+
+    async def _do(self, work: Work) -> None:
+        try:
+            await self._settle(work)
+        finally:
+            self._busy.discard(work.work_id)
+            self._slots.release()
+
+    async def _settle(self, work: Work) -> None:
+        try:
+            await self._store.finish(work.work_id, await self._perform(work))
+        except Unavailable:
+            # Nothing can be noted; once its lease has run out the work is taken again.
+            logger.warning("accepted work %s waits for the store", work.work_id)
+        except Unprocessable as exc:
+            await self._fail(work, "unprocessable", exc.detail)
+        except ServiceError as exc:
+            await self._fail(work, "refused", exc.detail)
+        except Exception as exc:
+            logger.exception("accepted work %s crashed", work.work_id)
+            await self._fail(work, "crashed", type(exc).__name__)
+
+    async def _fail(self, work: Work, kind: str, message: str) -> None:
+        await self._quietly(lambda: self._store.fail(work.work_id, kind, message))
+
+    async def _keep_leases(self) -> None:
+        while True:
+            await anyio.sleep(LEASE_SECONDS / 3)
+            await self._quietly(lambda: self._store.renew(self._busy))
+
+    async def _quietly(self, action: Callable[[], Awaitable[None]]) -> None:
+        """A store that is away for a while must not end the worker."""
+        try:
+            await action()
+        except Exception:
+            logger.exception("the worker could not reach its store")
