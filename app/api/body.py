@@ -72,31 +72,32 @@ async def chunks(request: Request, limit: int) -> AsyncGenerator[bytes, None]:
     size = 0
     more = True
     while more:
-        message = await request.receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        part = message.get("body", b"")
+        part, more = await _receive(request)
         size += len(part)
         if size > limit:
             raise _too_large(limit)
-        more = message.get("more_body", False)
-        if part:
-            yield part
+        yield part
 
 
 async def read_body(request: Request, limit: int) -> bytes:
     """The whole body, at most `limit` bytes."""
     check_length(request.scope, limit)
-    first = await request.receive()  # small bodies arrive whole
-    if first["type"] == "http.disconnect":
-        raise ClientDisconnect
-    body: bytes = first.get("body", b"")
-    if len(body) > limit:
+    body, more = await _receive(request)  # small bodies arrive whole
+    parts, size = [body], len(body)
+    while more and size <= limit:
+        part, more = await _receive(request)
+        parts.append(part)
+        size += len(part)
+    if size > limit:
         raise _too_large(limit)
-    if not first.get("more_body", False):
-        return body
-    rest = [part async for part in chunks(request, limit - len(body))]
-    return b"".join([body, *rest])
+    return body if len(parts) == 1 else b"".join(parts)
+
+
+async def _receive(request: Request) -> tuple[bytes, bool]:
+    message = await request.receive()
+    if message["type"] == "http.disconnect":
+        raise ClientDisconnect
+    return message.get("body", b""), message.get("more_body", False)
 
 
 def _too_large(limit: int) -> TooLarge:

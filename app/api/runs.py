@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, Field
 from starlette.requests import Request
@@ -21,6 +21,7 @@ from app.runs.model import EvalReport, Record, RecordFilters, Run, RunFilters, R
 from app.runs.service import RunService
 
 CSV = "text/csv"
+Steer: TypeAlias = Callable[[RunService, str], Awaitable[Run]]
 
 
 class RunsQuery(Paged):
@@ -114,7 +115,7 @@ def _stream(pieces: AsyncIterator[bytes], media_type: str, name: str) -> Respons
     return StreamingResponse(pieces, media_type=media_type, headers=headers)
 
 
-def _steer(act: Callable[[RunService, str], Awaitable[Run]]) -> Callable[[Request], Awaitable[Response]]:
+def _steer(act: Steer) -> Callable[[Request], Awaitable[Response]]:
     async def handler(request: Request) -> Response:
         return json_response(await act(services_of(request).runs, path_id(request, "run")))
 
@@ -132,10 +133,10 @@ _UPLOAD = {
     "additionalProperties": False,
 }
 
-_STEERING = (
-    ("cancel", RunService.cancel, "Stop a run; what was recorded stays"),
-    ("pause", RunService.pause, "Pause a run"),
-    ("resume", RunService.resume, "Go on with a paused run"),
+_STEERING: tuple[tuple[str, Steer, str], ...] = (
+    ("cancel", lambda runs, run_id: runs.cancel(run_id), "Stop a run; what was recorded stays"),
+    ("pause", lambda runs, run_id: runs.pause(run_id), "Pause a run"),
+    ("resume", lambda runs, run_id: runs.resume(run_id), "Go on with a paused run"),
 )
 
 OPERATIONS = (
