@@ -49,8 +49,7 @@ def _predict(request: EvaluateRequest, system: System) -> EvalPrediction:
         label = read[0] if label is None else label
         confidence = read[1] if confidence is None else confidence
         metadata = {**read[2], **metadata}
-    # The request was validated and the reading checked: to validate the payload again would only cost time.
-    return EvalPrediction.model_construct(
+    return EvalPrediction(
         id=request.id, raw_output=request.raw_output, label=label, confidence=confidence, metadata=metadata
     )
 

@@ -47,12 +47,10 @@ async def run_layer(
     outcome: Outcome
     try:
         finding = await _ask(spec.layer, spec.timeout, item, deadline - started)
+        outcome = Scored(finding=finding, elapsed_ms=_elapsed(started, clock), version=spec.version)
     except Exception as exc:
+        # One layer's trouble, a finding that is none included, must not become the request's.
         outcome = _explain(name, exc, _elapsed(started, clock), spec.version)
-    else:
-        outcome = Scored.model_construct(
-            status="scored", finding=finding, elapsed_ms=_elapsed(started, clock), version=spec.version
-        )
     outcomes[name] = outcome
     watch.layer(name, outcome, started_ns, time.time_ns())
 
