@@ -107,7 +107,7 @@ def build_map(
             if len(text) > longest:
                 text = text[:longest] + CUT
                 cut.append(evidence_id)
-            items.append(Evidence.model_construct(id=evidence_id, role=role, pointer=pointer, text=_clean(text)))
+            items.append(Evidence.model_construct(id=evidence_id, role=role, pointer=pointer, text=clean_text(text)))
         if next(source, None) is not None:
             incomplete.append(role)
     return EvidenceMap(tuple(items), tuple(incomplete), tuple(cut))
@@ -215,7 +215,7 @@ def _policies(chunks: Sequence[PolicyChunk]) -> Iterator[Item]:
         yield EvidenceRole.POLICY, f"/policies/{escape(chunk.id)}", source + chunk.text
 
 
-def _clean(text: str) -> str:
+def clean_text(text: str) -> str:
     """A lone surrogate (a remote's text can hold one) can't be stored or sent; it becomes U+FFFD."""
     if text.isascii():
         return text
