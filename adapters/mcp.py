@@ -20,7 +20,9 @@ from adapters.mcp_terms import (
     CLIENT_INFO,
     ENVELOPE_VERSIONS,
     HANDSHAKE_VERSIONS,
+    PLAIN,
     Terms,
+    agreed,
     in_envelope,
     mutual,
     wants_envelope,
@@ -172,8 +174,8 @@ class _Conversation:
                 return self.link.terms
             found = await self._find_terms(refused, refusal)
             self.link.terms = found
-            settled_only = found == refused.plain() and refused.session is None
-            return None if settled_only else found
+            # A plain server was not given less than it wants, unless it has just lost a session.
+            return None if found == PLAIN and not refused.greeted else found
 
     async def _find_terms(self, refused: Terms, refusal: Refusal) -> Terms:
         if wants_envelope(refusal) and not refused.envelope:
@@ -187,7 +189,7 @@ class _Conversation:
         if wants_envelope(answer):
             return in_envelope(mutual(answer, ENVELOPE_VERSIONS) or ENVELOPE_VERSIONS[-1])
         if answer.code == METHOD_NOT_FOUND or (answer.code is None and answer.status in _NOT_THERE):
-            return await self._without_handshake(refused)
+            return await self._without_handshake()
         return answer.raise_for(self.dependency)
 
     async def _initialize(self, version: str) -> Terms | Refusal:
@@ -204,7 +206,7 @@ class _Conversation:
             )
         if result.session is not None and not _SESSION_ID.fullmatch(result.session):
             raise DependencyMalformed(self.dependency, "malformed", "the session id is not visible ASCII")
-        return Terms().agreed(version, result.session)
+        return agreed(version, result.session)
 
     async def _initialized(self, terms: Terms) -> None:
         method = "notifications/initialized"
@@ -217,13 +219,13 @@ class _Conversation:
             read=lambda _reply: None,
         )
 
-    async def _without_handshake(self, refused: Terms) -> Terms:
+    async def _without_handshake(self) -> Terms:
         """A server without `initialize` is of an envelope revision, or it is plain JSON-RPC."""
         envelope = in_envelope()
         answer = await self._ask(envelope, "server/discover", {}, lambda result: result)
         if isinstance(answer, Refusal):
             version = mutual(answer, ENVELOPE_VERSIONS)
-            return refused.plain() if version is None else in_envelope(version)
+            return PLAIN if version is None else in_envelope(version)
         return envelope
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from adapters.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Refusal
@@ -28,13 +28,15 @@ _SESSION_WORDS = re.compile(r"session|initiali[sz]", re.IGNORECASE)
 class Terms:
     """What every request to one server carries.
 
-    `settled` = the server was asked what it wants; before that the first call goes out bare.
+    `settled` = the server was asked what it wants; before that the first call goes out bare. `greeted` = there was a
+    handshake, with or without a session.
     """
 
     version: str = HANDSHAKE_VERSIONS[-1]
     session: str | None = None
     envelope: bool = False
     settled: bool = False
+    greeted: bool = False
 
     def headers(self, method: str, name: str | None = None) -> dict[str, str]:
         """The HTTP headers of a request; `initialize` names no version and no session, it asks for them."""
@@ -67,13 +69,14 @@ class Terms:
             return not (self.envelope and wants_envelope(refusal))
         return not self.settled and (refusal.status >= 400 or refusal.code in _UNDECIDED_CODES)
 
-    def agreed(self, version: str, session: str | None) -> Terms:
-        """The terms after a handshake."""
-        return Terms(version, session, settled=True)
 
-    def plain(self) -> Terms:
-        """The terms of a server that knows no handshake: as before, and not asked again."""
-        return replace(self, session=None, envelope=False, settled=True)
+PLAIN: Final = Terms(settled=True)
+"""A server that was asked and knows no handshake."""
+
+
+def agreed(version: str, session: str | None) -> Terms:
+    """The terms after a handshake."""
+    return Terms(version, session, settled=True, greeted=True)
 
 
 def in_envelope(version: str = ENVELOPE_VERSIONS[-1]) -> Terms:

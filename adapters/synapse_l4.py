@@ -99,21 +99,29 @@ class SynapseSystem:
 
 def read_reply(reply: Reply) -> JsonObject:
     """The body of a 200 of `/ingest`, checked. Raises `DependencyError` for everything else that it answers."""
-    if reply.status == 500:
-        raise DependencyUnavailable(NAME, "server_error", f"HTTP 500: {shown(reply.body.decode('utf-8', 'replace'))}")
+    if reply.status >= 400:
+        _fail(reply)
     body = reply.json()
-    if not isinstance(body, dict):
-        raise DependencyMalformed(NAME, "malformed", f"HTTP {reply.status}, and the body is not an object")
-    if reply.status == 422:
-        _refuse(body)
-    if reply.status == 502:
-        detail = kept(body, "detail", "status_code")
-        raise DependencyUnavailable(NAME, "emit_failed", "the axiom could not be put on its stream", detail=detail)
-    if not isinstance(body.get("axiom"), dict):
+    if not isinstance(body, dict) or not isinstance(body.get("axiom"), dict):
         raise malformed(NAME, "/axiom", "must be an object")
     read_payload(body)
     finite(body["axiom"], "metric_value", NAME, above="/axiom")
     return body
+
+
+def _fail(reply: Reply) -> NoReturn:
+    try:
+        body = reply.json()
+    except DependencyMalformed:  # a plain 500, or a proxy in between: the status says enough
+        body = None
+    said: JsonObject = body if isinstance(body, dict) else {}
+    if reply.status == 422:
+        _refuse(said)
+    if said.get("error") == "emit_failed":
+        detail = kept(said, "detail", "status_code")
+        raise DependencyUnavailable(NAME, "emit_failed", "the axiom could not be put on its stream", detail=detail)
+    words = shown(reply.body[:_MAX_KEPT].decode("utf-8", "replace"))
+    raise DependencyUnavailable(NAME, "server_error", f"HTTP {reply.status}: {words}")
 
 
 def _refuse(body: JsonObject) -> NoReturn:
