@@ -72,6 +72,8 @@ class Asker:
     def _refusal(self, prediction: object) -> RecordError | None:
         if not isinstance(prediction, EvalPrediction):
             return RecordError(kind="internal", message=f"expected an EvalPrediction, got {type(prediction).__name__}")
+        if "\x00" in prediction.label:
+            return RecordError(kind="malformed", message="the label holds a NUL character")
         if prediction.label in self.profile.not_verdicts:
             return RecordError(
                 kind="not_a_verdict", message=f"the label {prediction.label!r} says that nothing was judged"

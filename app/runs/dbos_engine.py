@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Json(Serializer):
-    """What DBOS stores is a run id and a number: JSON, not pickle."""
+    """What DBOS stores is an id and numbers: JSON, not pickle."""
 
     def serialize(self, data: Any) -> str:
         return json.dumps(data, default=repr)
@@ -89,12 +89,12 @@ class DbosEngine:
             await self.close()
             raise
 
-    async def start(self, run_id: str, workflow_id: str) -> bool:
+    async def start(self, workflow_id: str) -> bool:
         status = await DBOS.get_workflow_status_async(workflow_id)
         if status is not None:
             return status.status not in _ENDED
         with SetWorkflowID(workflow_id):
-            await DBOS.start_workflow_async(run_workflow, run_id)
+            await DBOS.start_workflow_async(run_workflow, workflow_id)
         return True
 
     async def close(self) -> None:
@@ -125,14 +125,14 @@ _running = _Running()
 
 
 @DBOS.step(name="run_chunk")
-async def _chunk_step(run_id: str, start: int) -> int | None:
+async def _chunk_step(workflow_id: str, start: int) -> int | None:
     if _running.chunk is None:
         raise asyncio.CancelledError
-    return await _running.chunk(run_id, start)
+    return await _running.chunk(workflow_id, start)
 
 
 @DBOS.workflow(name="run", max_recovery_attempts=MAX_RECOVERIES)
-async def run_workflow(run_id: str) -> None:
+async def run_workflow(workflow_id: str) -> None:
     """One chunk after another until there is none; finished ones are not done again."""
     task = asyncio.current_task()
     if task is not None:
@@ -140,7 +140,7 @@ async def run_workflow(run_id: str) -> None:
         task.add_done_callback(_running.tasks.discard)
     start: int | None = 0
     while start is not None:
-        start = await _chunk_step(run_id, start)
+        start = await _chunk_step(workflow_id, start)
 
 
 def engine_file(path: str) -> str:

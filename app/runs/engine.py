@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias
 
 Chunk: TypeAlias = Callable[[str, int], Awaitable[int | None]]
-"""`chunk(run_id, start)` does what comes next from unit `start` on and answers where to go on; None = nowhere.
+"""`chunk(workflow_id, start)` does what comes next from unit `start` on and answers where to go on; None = nowhere.
 
 Done again after a crash it skips what has a record, so delivering it twice does no harm.
 """
@@ -19,8 +19,8 @@ class RunEngine(Protocol):
         """Begin to work, with what an earlier process left undone. Call it on the event loop that chunks belong to."""
         ...
 
-    async def start(self, run_id: str, workflow_id: str) -> bool:
-        """Work on a run until it says that it goes nowhere. The same `workflow_id` again changes nothing.
+    async def start(self, workflow_id: str) -> bool:
+        """Do one chunk after another until there is none, from unit 0 on. The same `workflow_id` again changes nothing.
 
         False = that workflow has already ended, so that going on needs a new id.
         """

@@ -25,14 +25,15 @@ class Execution:
     keep: Keep
     failure: RunFailure | None = None
 
-    def __post_init__(self) -> None:
-        self.asker.gate.listen(self.check)
-
     async def run(self, items: Iterator[Item], concurrency: int) -> None:
         """Work through `items`, in order of starting, until they end or the gate is stopped.
 
         Whoever was asked when it stops is waited for: its answer is recorded, not thrown away.
         """
+        with self.asker.gate.listening(self.check):
+            await self._run(items, concurrency)
+
+    async def _run(self, items: Iterator[Item], concurrency: int) -> None:
         async with anyio.create_task_group() as group:
             for _ in range(concurrency):
                 group.start_soon(self._work, items)

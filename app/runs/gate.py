@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import anyio
 
@@ -37,9 +38,14 @@ class Gate:
         self._opened: anyio.Event | None = None
         self._stop = anyio.Event()
 
-    def listen(self, listener: Callable[[], None]) -> None:
-        """Call `listener` whenever the gate was held or released."""
+    @contextmanager
+    def listening(self, listener: Callable[[], None]) -> Iterator[None]:
+        """Call `listener` whenever the gate was held or released, for as long as the block lasts."""
         self._listeners.append(listener)
+        try:
+            yield
+        finally:
+            self._listeners.remove(listener)
 
     @property
     def held(self) -> bool:
@@ -106,5 +112,5 @@ class Gate:
         self._tell()
 
     def _tell(self) -> None:
-        for listener in self._listeners:
+        for listener in tuple(self._listeners):
             listener()

@@ -2,16 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-from app.runs.dataset import Source
-from app.runs.model import EvalReport, Page, Record, RecordFilters, Run, RunFilters, RunRequest
-from layers.model import EvalDataset
+from app.errors import Conflict, NotFound, Unprocessable
+from app.runs.dataset import EmptyDataset, Source, read_examples, with_ids
+from app.runs.dataset_store import DatasetStore, StoredDataset
+from app.runs.engine import RunEngine
+from app.runs.export import csv_lines, ndjson_lines
+from app.runs.keys import KeyStore, check_key, hash_request
+from app.runs.model import EvalReport, Page, Record, RecordFilters, Run, RunFilters, RunRequest, RunStatus
+from app.runs.progress import progress_of, resource_of
+from app.runs.record_store import RecordStore, record_cursor
+from app.runs.report import derive_report
+from app.runs.store import RunStore, StoredRun
+from app.runs.submission import LOOKED_AT, check_examples, check_request, new_run
+from app.runs.work import BUSY, ChunkSize, RunWork
+from app.settings import RunSettings
+from app.store.database import Database
+from app.store.ids import to_text
+from app.store.paging import encode_cursor
+from layers.model import EvalDataset, EvalExample
+from layers.ports import System
+
+MAX_PREDICTIONS = 10_000
+"""Predictions that a report may carry; of a larger run they are had as records."""
+
+_DEAD_AFTER = {"sqlite": timedelta(0), "postgresql": timedelta(hours=1)}
+"""After how long an upload or a key that came to no end is forgotten at start. A SQLite file belongs to one process, so
+whatever is unfinished when that starts is dead."""
 
 
 class RunService:
-    """The use cases of runs. Raises the `ServiceError` family."""
+    """The use cases of runs. Raises the `ServiceError` family. `launch` it before use; its maker closes the engine."""
+
+    def __init__(
+        self,
+        database: Database,
+        engine: RunEngine,
+        systems: Mapping[str, System],
+        settings: RunSettings,
+        *,
+        code_version: str,
+    ) -> None:
+        self._database = database
+        self._engine = engine
+        self._systems = systems
+        self._settings = settings
+        self._code_version = code_version
+        self._datasets = DatasetStore(database)
+        self._keys = KeyStore(database)
+        self._runs = RunStore(database)
+        self._records = RecordStore(database)
+        size = ChunkSize(settings.chunk_size, settings.chunk_seconds)
+        self._work = RunWork(self._runs, self._records, systems, size=size)
+
+    async def launch(self) -> None:
+        """Start the engine, with every run that an earlier process left unfinished."""
+        before = to_text(datetime.now(UTC) - _DEAD_AFTER[self._database.dialect])
+        await self._keys.drop_unsettled(before)
+        await self._datasets.drop_unfinished(before)
+        await self._engine.launch(self._work.chunk)
+        for run in await self._runs.unfinished():
+            await self._ensure_worked_on(run)
 
     async def submit(
         self,
@@ -23,43 +78,143 @@ class RunService:
     ) -> Run:
         """Store the dataset and the whole configuration, and start the run.
 
-        `dataset` is None when the request names a `dataset_id`. With an `idempotency_key`, `body_hash` identifies the
-        request: the same key and hash again answer the run that the first one made, another hash is `KeyReused`
-        (an `Unprocessable`), and a first one that is not through yet is `Conflict`.
+        `dataset` is None when the request names a `dataset_id`. With an `idempotency_key` the same request again
+        answers the run that the first one made; another one is `KeyReused` (an `Unprocessable`), and while the first
+        is not through it is `Conflict`. `body_hash` says which requests are the same; left out, it is computed.
         Raises `Unprocessable` (also `DatasetError`, `DuplicateExampleIds`), `NotFound` for an unknown dataset.
         """
-        raise NotImplementedError
+        if idempotency_key is None:
+            return await self._start(request, dataset, None)
+        check_key(idempotency_key)
+        content = list(with_ids(dataset)) if isinstance(dataset, EvalDataset) else dataset
+        if body_hash is None:
+            body_hash = await asyncio.to_thread(hash_request, request, content)
+        known = await self._keys.claim(idempotency_key, body_hash)
+        if known is not None:
+            return await self.get(known)
+        try:
+            return await self._start(request, dataset, idempotency_key)
+        except BaseException:
+            await asyncio.shield(self._keys.release(idempotency_key))
+            raise
+
+    async def _start(self, request: RunRequest, dataset: EvalDataset | Source | None, key: str | None) -> Run:
+        system = check_request(request, self._systems)
+        stored = await self._dataset(request, dataset)
+        rows = await self._records.examples(stored.no, 0, LOOKED_AT)
+        check_examples([EvalExample.model_validate_json(data) for _, data in rows], system.profile)
+        run = new_run(request, stored, system.profile, self._settings, self._code_version)
+        await self._runs.create(run, key)
+        await self._engine.start(run.workflow_id)
+        return resource_of(run, progress_of(run, 0, 0, None))
+
+    async def _dataset(self, request: RunRequest, dataset: EvalDataset | Source | None) -> StoredDataset:
+        if (request.dataset_id is None) == (dataset is None):
+            raise Unprocessable("a run needs a dataset, or the dataset_id of a stored one, and not both")
+        if dataset is not None:
+            return await self._datasets.add(self._examples(dataset))
+        stored = await self._datasets.find(str(request.dataset_id))
+        if stored is None:
+            raise NotFound(f"there is no dataset {request.dataset_id}")
+        return stored
+
+    def _examples(self, dataset: EvalDataset | Source) -> Iterator[EvalExample]:
+        limit = self._settings.max_examples
+        if isinstance(dataset, Source):
+            return read_examples(dataset, max_examples=limit)
+        if not dataset.examples:
+            raise EmptyDataset
+        if len(dataset.examples) > limit:
+            raise Unprocessable(f"a dataset may have at most {limit} examples")
+        return with_ids(dataset)
+
+    # --- reading ------------------------------------------------------------------------------------------------------
 
     async def get(self, run_id: str) -> Run:
         """The run with its progress. Raises `NotFound`."""
-        raise NotImplementedError
+        return await self._resource(await self._stored(run_id))
 
     async def list(self, filters: RunFilters, *, limit: int = 50, cursor: str | None = None) -> Page[Run]:
         """Runs, newest first. Raises `BadRequest` for a cursor that is not ours."""
-        raise NotImplementedError
-
-    async def cancel(self, run_id: str) -> Run:
-        """Stop asking, keep what was recorded. Idempotent. Raises `NotFound`; `Conflict` when the run has ended."""
-        raise NotImplementedError
-
-    async def pause(self, run_id: str) -> Run:
-        """Stop asking until `resume`. Raises `NotFound`, `Conflict`."""
-        raise NotImplementedError
-
-    async def resume(self, run_id: str) -> Run:
-        """Go on after `pause`. Raises `NotFound`, `Conflict`."""
-        raise NotImplementedError
+        runs = await self._runs.list(filters, limit, cursor)
+        items = [await self._resource(run) for run in runs[:limit]]
+        more = encode_cursor(runs[limit - 1].run_id) if len(runs) > limit else None
+        return Page(items=tuple(items), next_cursor=more)
 
     async def report(self, run_id: str, *, predictions: bool = False) -> EvalReport:
         """The metrics so far, derived from the records; of an unfinished run the rest counts as unscored."""
-        raise NotImplementedError
+        run = await self._stored(run_id)
+        options = run.config.options
+        report = derive_report(await self._records.tally(run), run.config.profile, binary=options.binary)
+        if not predictions:
+            return report
+        if report.n_scored > MAX_PREDICTIONS:
+            raise Unprocessable(f"a report carries at most {MAX_PREDICTIONS} predictions; read the records instead")
+        rows = [data async for batch in self._records.all(run, RecordFilters(status="scored")) for data in batch]
+        found = (Record.model_validate_json(data).prediction for data in rows)
+        return report.model_copy(update={"predictions": tuple(item for item in found if item is not None)})
 
     async def records(
         self, run_id: str, filters: RecordFilters, *, limit: int = 50, cursor: str | None = None
     ) -> Page[Record]:
         """Records in the dataset's order. Raises `NotFound`, `BadRequest`."""
-        raise NotImplementedError
+        run = await self._stored(run_id)
+        after = None if cursor is None else record_cursor(cursor)
+        rows = await self._records.page(run, filters, limit + 1, after)
+        more = encode_cursor(*rows[limit - 1][0]) if len(rows) > limit else None
+        return Page(items=tuple(Record.model_validate_json(data) for _, data in rows[:limit]), next_cursor=more)
 
-    def export(self, run_id: str, filters: RecordFilters, form: Literal["ndjson", "csv"]) -> AsyncIterator[bytes]:
+    async def export(self, run_id: str, filters: RecordFilters, form: Literal["ndjson", "csv"]) -> AsyncIterator[bytes]:
         """All records as a stream of encoded lines, in pieces of some hundred rows. Ask `get` first for `NotFound`."""
-        raise NotImplementedError
+        batches = self._records.all(await self._stored(run_id), filters)
+        async for piece in csv_lines(batches) if form == "csv" else ndjson_lines(batches):
+            yield piece
+
+    # --- steering -----------------------------------------------------------------------------------------------------
+
+    async def cancel(self, run_id: str) -> Run:
+        """Stop asking, keep what was recorded. Idempotent. Raises `NotFound`; `Conflict` when the run has ended."""
+        if await self._runs.move(run_id, RunStatus.CANCELLING, only_from=BUSY):
+            self._work.poke(run_id)
+        elif not await self._runs.move(run_id, RunStatus.CANCELLED, only_from={RunStatus.PAUSED}):
+            await self._refuse_unless(run_id, {RunStatus.CANCELLING, RunStatus.CANCELLED}, "be cancelled")
+        return await self.get(run_id)
+
+    async def pause(self, run_id: str) -> Run:
+        """Stop asking until `resume`. Idempotent. Raises `NotFound`, `Conflict`."""
+        if await self._runs.move(run_id, RunStatus.PAUSED, only_from=BUSY):
+            self._work.poke(run_id)
+        else:
+            await self._refuse_unless(run_id, {RunStatus.PAUSED}, "be paused")
+        return await self.get(run_id)
+
+    async def resume(self, run_id: str) -> Run:
+        """Go on after `pause`. Idempotent. Raises `NotFound`, `Conflict`."""
+        if await self._runs.move(run_id, RunStatus.QUEUED, only_from={RunStatus.PAUSED}, next_generation=True):
+            await self._engine.start((await self._stored(run_id)).workflow_id)
+        else:
+            await self._refuse_unless(run_id, BUSY, "go on")
+        return await self.get(run_id)
+
+    async def _refuse_unless(self, run_id: str, fine: set[RunStatus] | frozenset[RunStatus], what: str) -> None:
+        run = await self._stored(run_id)
+        if run.status not in fine:
+            raise Conflict(f"a run that is {run.status.value} can't {what}")
+
+    async def _ensure_worked_on(self, run: StoredRun) -> None:
+        if await self._engine.start(run.workflow_id):
+            return
+        # Its workflow has ended without ending the run, or belongs to an engine whose file is gone.
+        if await self._runs.move(run.run_id, RunStatus.QUEUED, only_from=BUSY, next_generation=True):
+            await self._engine.start((await self._stored(run.run_id)).workflow_id)
+        else:
+            await self._runs.move(run.run_id, RunStatus.CANCELLED, only_from={RunStatus.CANCELLING})
+
+    async def _stored(self, run_id: str) -> StoredRun:
+        run = await self._runs.get(run_id)
+        if run is None:
+            raise NotFound("there is no such run")
+        return run
+
+    async def _resource(self, run: StoredRun) -> Run:
+        return resource_of(run, progress_of(run, *await self._records.count(run), self._work.rate(run.run_id)))

@@ -1,0 +1,169 @@
+"""Runs in the store: what was asked for, and where each one stands."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, insert, select, update
+
+from app.runs.model import TERMINAL, RunFailure, RunFilters, RunOptions, RunStatus
+from app.runs.tables import run_keys, runs
+from app.store.database import Database
+from app.store.ids import now
+from app.store.paging import decode_cursor
+from layers.canonical import canonical_bytes
+from layers.model import JsonObject, Value
+from layers.profile import SystemProfile
+
+
+class RunConfig(Value):
+    """Everything that decides what a run does, as it was when the run was accepted."""
+
+    system: str
+    options: RunOptions
+    labels: dict[str, str]
+    concurrency: int
+    max_failed_share: float
+    unreachable_limit: int
+    profile: SystemProfile
+    code_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """One row of `runs`. `n_total` counts questions: examples times repeats."""
+
+    no: int
+    run_id: str
+    name: str | None
+    system: str
+    status: RunStatus
+    failure: RunFailure | None
+    dataset_no: int
+    dataset_id: str
+    n_total: int
+    attempts: int
+    generation: int
+    config: RunConfig
+    created_at: str
+    started_at: str | None
+    finished_at: str | None
+
+    @property
+    def workflow_id(self) -> str:
+        """The engine's name for this run's current stretch of work."""
+        return f"{self.run_id}:{self.attempts}:{self.generation}"
+
+
+class RunStore:
+    """The rows of runs. A status changes only from one that allows it, so that racing changes can't undo each other."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def create(self, run: StoredRun, key: str | None = None) -> None:
+        """Store a new run, and under `key` that it was the answer. `run.no` is ignored: the store gives the number."""
+        row = {
+            "run_id": run.run_id,
+            "name": run.name,
+            "system": run.system,
+            "status": run.status.value,
+            "failure": None,
+            "dataset_no": run.dataset_no,
+            "dataset_id": run.dataset_id,
+            "n_total": run.n_total,
+            "attempts": run.attempts,
+            "generation": run.generation,
+            "config": canonical_bytes(run.config.model_dump(mode="json")),
+            "created_at": run.created_at,
+        }
+
+        def work(conn: Connection) -> None:
+            conn.execute(insert(runs).values(row))
+            if key is not None:
+                conn.execute(update(run_keys).where(run_keys.c.idempotency_key == key).values(run_id=run.run_id))
+
+        await self._database.write(work)
+
+    async def get(self, run_id: str) -> StoredRun | None:
+        query = select(runs).where(runs.c.run_id == run_id)
+        row = await self._database.read(lambda conn: conn.execute(query).first())
+        return None if row is None else _run(row)
+
+    async def list(self, filters: RunFilters, limit: int, cursor: str | None) -> list[StoredRun]:
+        """Newest first, one more than `limit`. Raises `BadRequest` for a foreign cursor."""
+        query = select(runs).order_by(runs.c.run_id.desc()).limit(limit + 1)
+        query = _filtered(query, filters)
+        if cursor is not None:
+            (last,) = decode_cursor(cursor, str)
+            query = query.where(runs.c.run_id < last)
+        rows = await self._database.read(lambda conn: conn.execute(query).all())
+        return [_run(row) for row in rows]
+
+    async def unfinished(self) -> Sequence[StoredRun]:
+        """Runs that somebody should be working on, oldest first."""
+        idle = [status.value for status in (*TERMINAL, RunStatus.PAUSED)]
+        query = select(runs).where(runs.c.status.not_in(idle)).order_by(runs.c.run_id)
+        return [_run(row) for row in await self._database.read(lambda conn: conn.execute(query).all())]
+
+    async def status(self, run_id: str) -> RunStatus | None:
+        """Only where the run stands: cheap enough to ask every second."""
+        query = select(runs.c.status).where(runs.c.run_id == run_id)
+        value = await self._database.read(lambda conn: conn.scalar(query))
+        return None if value is None else RunStatus(value)
+
+    async def move(
+        self,
+        run_id: str,
+        to: RunStatus,
+        *,
+        only_from: Collection[RunStatus],
+        failure: RunFailure | None = None,
+        next_generation: bool = False,
+    ) -> bool:
+        """Change the status if it is one of `only_from`; whether it was. Start and end times are set on the way."""
+        values: dict[str, Any] = {"status": to.value}
+        if failure is not None:
+            values["failure"] = canonical_bytes(failure.model_dump())
+        if to in TERMINAL:
+            values["finished_at"] = now()
+        if next_generation:
+            values["generation"] = runs.c.generation + 1
+        allowed = [status.value for status in only_from]
+        change = update(runs).where(runs.c.run_id == run_id, runs.c.status.in_(allowed)).values(values)
+        begin = update(runs).where(runs.c.run_id == run_id, runs.c.started_at.is_(None)).values(started_at=now())
+
+        def work(conn: Connection) -> bool:
+            moved = conn.execute(change).rowcount > 0
+            if moved and to is RunStatus.RUNNING:
+                conn.execute(begin)
+            return moved
+
+        return await self._database.write(work)
+
+
+def run_id_of(workflow_id: str) -> str:
+    """The run that a workflow works on."""
+    return workflow_id.partition(":")[0]
+
+
+def _filtered(query: Select[Any], filters: RunFilters) -> Select[Any]:
+    for column in ("system", "status", "dataset_id", "name"):
+        value = getattr(filters, column)
+        if value is not None:
+            query = query.where(runs.c[column] == (value.value if isinstance(value, RunStatus) else value))
+    return query
+
+
+def _run(row: Row[Any]) -> StoredRun:
+    values: JsonObject = dict(row._mapping)
+    failure = values.pop("failure")
+    return StoredRun(
+        no=values.pop("run_no"),
+        status=RunStatus(values.pop("status")),
+        failure=None if failure is None else RunFailure.model_validate_json(failure),
+        config=RunConfig.model_validate_json(values.pop("config")),
+        **values,
+    )
