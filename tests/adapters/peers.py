@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from time import monotonic
 from typing import Any
 
 import anyio
@@ -28,15 +29,16 @@ async def no_wait(_seconds: float) -> None:
 def json_client(http: httpx.AsyncClient, name: str = "sentinel", *, attempts: int = 1, **more: Any) -> JsonClient:
     """The real client over `http`, without retries unless asked for."""
     breaker = more.pop("breaker", None) or CircuitBreaker(name)
+    time = {"clock": more.pop("clock", monotonic), "sleep": more.pop("sleep", no_wait)}
     return JsonClient(
         name,
         http,
         breaker,
-        limiter=LocalLimiter(name, slots=64),
+        limiter=LocalLimiter(name, slots=64, **time),
         timeout=more.pop("timeout", 10.0),
         max_response_bytes=more.pop("max_response_bytes", 1_000_000),
         attempts=attempts,
-        sleep=no_wait,
+        **time,
         **more,
     )
 
