@@ -185,8 +185,14 @@ def _query_parameter(name: str, part: JsonDict, definitions: JsonDict) -> JsonDi
 
 def _header_parameters(operation: Operation) -> list[JsonDict]:
     return [
-        {"name": name, "in": "header", "required": False, "description": text, "schema": {"type": "string"}}
-        for name, text in operation.headers.items()
+        {
+            "name": header.name,
+            "in": "header",
+            "required": False,
+            "description": header.description,
+            "schema": dict(header.schema),
+        }
+        for header in operation.headers
     ]
 
 

@@ -11,8 +11,8 @@ from starlette.responses import Response
 from app.api.body import JSON, header, parse_body
 from app.api.disconnect import unless_gone
 from app.api.examples import EVALUATE_REQUEST
-from app.api.operation import Answer, Content, Operation, json_response, services_of
-from app.api.query import Moment, Paged, Query, Text, Truth, Whole, parse_query, path_id
+from app.api.operation import Answer, Content, Header, Operation, json_response, services_of
+from app.api.query import Moment, Paged, Query, Revision, Text, Truth, parse_query, path_id
 from app.errors import Conflict, NotFound, Overloaded, TimedOut, Unavailable
 from app.evaluation.model import Accepted, EvaluateRequest, OnlineScoringResult
 from app.evaluation.service import EvaluationFilter
@@ -20,7 +20,7 @@ from layers.model import Disposition
 
 _REQUEST = TypeAdapter(EvaluateRequest)
 ASYNC_HEADERS = {"preference-applied": "respond-async"}
-PREFER = {"Prefer": "`respond-async`: answer 202 at once and work durably"}
+PREFER = (Header("Prefer", "`respond-async`: answer 202 at once and work durably"),)
 
 
 class EvaluateQuery(Query):
@@ -42,7 +42,7 @@ class EvaluationsQuery(Paged):
 class RevisionQuery(Query):
     """Which revision to show."""
 
-    revision: Annotated[Whole | None, Field(ge=1, le=1_000_000, description="The newest by default")] = None
+    revision: Annotated[Revision | None, Field(description="The newest by default")] = None
 
 
 class AcceptedReply(BaseModel):

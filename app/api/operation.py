@@ -44,10 +44,19 @@ class Answer:
 
 
 @dataclass(frozen=True)
+class Header:
+    """A request header that the operation reads; `schema` says what it may hold."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "string"})
+
+
+@dataclass(frozen=True)
 class Operation:
     """One method on one path.
 
-    `query` is the model of the query parameters, `headers` names request headers and their meaning. `refuses` lists
+    `query` is the model of the query parameters. `refuses` lists
     the refusals beyond those that follow from the rest (authentication, a body, parameters, an id in the path).
     """
 
@@ -61,7 +70,7 @@ class Operation:
     description: str = ""
     body: Mapping[str, Content] = field(default_factory=dict)
     query: type[BaseModel] | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: tuple[Header, ...] = ()
     refuses: tuple[type[ServiceError], ...] = ()
 
     @property

@@ -45,7 +45,8 @@ def _on_record(moment: datetime) -> datetime:
     return moment
 
 
-Whole = Annotated[int, BeforeValidator(_number)]
+Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT), BeforeValidator(_number)]
+Revision = Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(_number)]
 Truth = Annotated[bool, BeforeValidator(_truth)]
 Moment = Annotated[
     datetime,
@@ -54,6 +55,7 @@ Moment = Annotated[
     WithJsonSchema({"type": "string", "format": "date-time"}),
 ]
 Text = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[^\x00]*$")]
+LabelText = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00]*$")]
 
 
 class Query(BaseModel):
@@ -65,7 +67,7 @@ class Query(BaseModel):
 class Paged(Query):
     """Which page of a list."""
 
-    limit: Annotated[Whole, Field(ge=1, le=MAX_LIMIT, description="Items on the page")] = DEFAULT_LIMIT
+    limit: Annotated[Limit, Field(description="Items on the page")] = DEFAULT_LIMIT
     cursor: Annotated[Text | None, Field(description="`next_cursor` of the page before")] = None
 
 

@@ -12,8 +12,8 @@ from starlette.responses import Response, StreamingResponse
 from app.api.body import JSON, NDJSON
 from app.api.examples import RUN_REQUEST
 from app.api.negotiation import negotiate
-from app.api.operation import Answer, Content, Operation, json_response, services_of
-from app.api.query import Paged, Query, Text, Truth, parse_query, path_id
+from app.api.operation import Answer, Content, Header, Operation, json_response, services_of
+from app.api.query import LabelText, Paged, Query, Text, Truth, parse_query, path_id
 from app.api.submission import RunSubmission, submitted
 from app.api.uploads import MULTIPART
 from app.errors import Conflict, NotAcceptable, NotFound, Overloaded, Unavailable
@@ -38,8 +38,8 @@ class RecordsQuery(Paged):
 
     status: Literal["scored", "failed"] | None = None
     correct: Truth | None = None
-    expected_label: Text | None = None
-    scored_label: Text | None = None
+    expected_label: LabelText | None = None
+    scored_label: LabelText | None = None
     error_kind: Text | None = None
     current: Annotated[Truth, Field(description="Leave out attempts that a later one replaced")] = True
 
@@ -153,7 +153,13 @@ OPERATIONS = (
             "holding JSON. With an `Idempotency-Key` the same post again answers the run that the first one made."
         ),
         body={JSON: Content(RunSubmission, RUN_REQUEST), MULTIPART: Content(_UPLOAD)},
-        headers={"Idempotency-Key": "1 to 255 visible characters; a repeat makes no second run"},
+        headers=(
+            Header(
+                "Idempotency-Key",
+                "Names this post, so that a repeat makes no second run",
+                {"type": "string", "pattern": r"^[!-~]{1,255}$"},
+            ),
+        ),
         answers={202: Answer("Accepted; it survives a restart", _RUN, {"Location": "The run"})},
         refuses=(NotFound, Conflict, Overloaded, Unavailable),
     ),
