@@ -11,7 +11,7 @@ from functools import cached_property
 from layers.anchor_patterns import CITATIONS, DATES, FRAGMENTS, KEYWORDS, MONTHS, Row
 from layers.folding import Normal, fold, normal, squash, without_section
 from layers.names import codes, proper_names
-from layers.numerals import CURRENCIES, SHARED_SIGNS, Numeral, means, numerals
+from layers.numerals import CURRENCIES, SHARED_SIGNS, Numeral, means, numerals, written
 
 __all__ = ["AnchorToken", "Held", "find_anchors", "find_claims", "fold", "holds"]
 
@@ -65,15 +65,15 @@ class Held:
     def has(self, anchor: AnchorToken) -> bool:
         """Whether the text really contains the anchor."""
         if anchor.value is not None and anchor.kind != "date":
-            written = next(numerals(normal(anchor.text).lower), None)
-            return written is not None and self.has_number(written)
+            number = written(anchor.text)
+            return number is not None and self.has_number(number)
         if anchor.key in self._keys:
             return True
         return anchor.kind != "date" and f" {squash(anchor.text)} " in self._words
 
-    def has_number(self, written: Numeral) -> bool:
+    def has_number(self, number: Numeral) -> bool:
         """Whether some number in the text may fairly be written so."""
-        return any(means(found.value, found.unit, written) for found in self._numerals)
+        return any(means(found.value, found.unit, number) for found in self._numerals)
 
     @cached_property
     def _keys(self) -> frozenset[str]:

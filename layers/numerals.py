@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
+
+from layers.folding import normal
 
 SYMBOLS = {"$": "$", "€": "eur", "£": "gbp", "¥": "¥", "₹": "inr", "₩": "krw", "₽": "rub", "₿": "btc", "₺": "try"}
 """Currency signs; `$` and `¥` belong to several currencies and stay what they are."""
@@ -45,7 +48,9 @@ TIMES = {
 NEARNESS = Decimal("0.05")
 """A number may be written rounded, but never so coarsely that it is off by more than this share of itself."""
 
+_ONE = Decimal(1)
 _LONGEST = 40
+_RUN = re.compile(r"[0-9]+")
 _NUMBER = re.compile(r"[0-9]{1,3}(?: [0-9]{3}){1,6}(?![0-9.,])|[0-9]+(?:[.,'][0-9]+)*")
 _SCALE = re.compile(
     r"(?:\s{0,3}-?(hundred|thousand|lakh|millions?|crore|billions?|trillion|mln|mio|bln)|(\s?)(mm|mn|bn|tn|[kmbt]))(?!\w)"
@@ -88,8 +93,16 @@ def numerals(lower: str) -> Iterator[Numeral]:
             yield numeral
 
 
+@lru_cache(maxsize=512)
+def written(text: str) -> Numeral | None:
+    """The number that a short text such as `$890M` writes."""
+    return next(numerals(normal(text).lower), None)
+
+
 def _digits(lower: str) -> list[int]:
     """Where digits stand. Ten searches for one character are much faster than a pattern that is tried everywhere."""
+    if len(lower) < 200:
+        return [match.start() for match in _RUN.finditer(lower)]
     found: list[int] = []
     for digit in "0123456789":
         at = lower.find(digit)
@@ -118,19 +131,20 @@ def _read(lower: str, match: re.Match[str]) -> tuple[Numeral | None, int]:
     suffix, unit, end = _unit_after(lower, end, unit)
     if not suffix and _JOINED.match(lower, end):
         return None, end
-    sized = power > 0 or unit in CURRENCIES or unit in SHARED_SIGNS or _GROUPED.fullmatch(text) is not None
+    sized = power > 0 or (unit is not None and _is_currency(unit)) or (len(text) > 4 and bool(_GROUPED.fullmatch(text)))
     if unit == "bps":
         unit, power = "%", -2
-    scale = Decimal(1).scaleb(power)
+    if power:
+        value, step = value.scaleb(power), step.scaleb(power)
     start, signed = _sign(lower, prefix)
-    return Numeral(value * scale, unit, step * scale, sized, signed, start, end), end
+    return Numeral(value, unit, step, sized, signed, start, end), end
 
 
 def _decimal(text: str) -> tuple[Decimal, Decimal] | None:
     """The value and the size of its last written digit, or None where the digits are not one number (`1.2.3`)."""
     if len(text) > _LONGEST:
         return None
-    if _PLAIN.fullmatch(text):
+    if text.isdigit() or _PLAIN.fullmatch(text):
         plain = text
     elif _GROUPED.fullmatch(text):
         plain = text.replace(",", "").replace("'", "").replace(" ", "")
@@ -138,8 +152,8 @@ def _decimal(text: str) -> tuple[Decimal, Decimal] | None:
         plain = text.replace(".", "").replace(",", ".")
     else:
         return None
-    _, dot, fraction = plain.partition(".")
-    return Decimal(plain), Decimal(1).scaleb(-len(fraction)) if dot else Decimal(1)
+    dot = plain.find(".")
+    return Decimal(plain), _ONE if dot < 0 else _ONE.scaleb(dot + 1 - len(plain))
 
 
 def _currency_before(lower: str, start: int) -> tuple[int | None, str | None]:
@@ -156,6 +170,8 @@ def _currency_before(lower: str, start: int) -> tuple[int | None, str | None]:
         at -= 1
         if at >= 0 and lower[at] in SYMBOLS:
             return _before_symbol(lower, at)
+    if at < 0 or not lower[at].isalpha():
+        return start, None
     for length in (3, 4):
         begin = at + 1 - length
         if begin >= 0 and lower[begin : at + 1] in CURRENCIES and not (begin and lower[begin - 1].isalnum()):
@@ -213,6 +229,10 @@ def _unit(word: str) -> str | None:
     if word in CURRENCIES:
         return word
     return WORDS_OF_MONEY.get(word) or TIMES.get(word)
+
+
+def _is_currency(unit: str) -> bool:
+    return unit in CURRENCIES or unit in SHARED_SIGNS
 
 
 def _sign(lower: str, start: int) -> tuple[int, bool]:
