@@ -46,8 +46,8 @@ class Consistency:
 
     `space_of` gives the space of a system, None where its items are kept in no index (`Skip(DISABLED)`).
     `threshold` is the similarity in 0..1 that a neighbour needs; `policy_epoch` the epoch in force, None = unknown:
-    then nothing is called stale. Raises `DependencyError` when embedder or index fail, `ConfigurationError` when the vectors
-    do not fit together.
+    then nothing is called stale. Raises `DependencyError` when embedder or index fail, `ConfigurationError` when the
+    vectors do not fit together.
     """
 
     embedder: Embedder
