@@ -43,13 +43,22 @@ def is_good(status: int, expect: Container[int]) -> bool:
 
 
 async def send(
-    http: httpx.AsyncClient, request: httpx.Request, dependency: str, *, expect: Container[int], limit: int
+    http: httpx.AsyncClient,
+    request: httpx.Request,
+    dependency: str,
+    *,
+    expect: Container[int],
+    limit: int,
+    done: Callable[[bytes], bool] | None = None,
 ) -> Reply:
-    """Send once and read the whole reply, at most `limit` bytes of it. Raises the `DependencyError` family only."""
+    """Send once and read the whole reply, at most `limit` bytes of it. Raises the `DependencyError` family only.
+
+    `done` is told of each piece of a good reply's body and ends the reading when it says so.
+    """
     try:
         response = await http.send(request, stream=True)
         try:
-            body = await _body(response, dependency, limit, good=is_good(response.status_code, expect))
+            body = await _body(response, dependency, limit, done, good=is_good(response.status_code, expect))
         finally:
             await response.aclose()
     except (httpx.HTTPError, httpx.InvalidURL) as exc:
@@ -57,9 +66,11 @@ async def send(
     return Reply(response.status_code, response.headers, body, dependency)
 
 
-async def _body(response: httpx.Response, dependency: str, limit: int, *, good: bool) -> bytes:
+async def _body(
+    response: httpx.Response, dependency: str, limit: int, done: Callable[[bytes], bool] | None, *, good: bool
+) -> bytes:
     if good:
-        return await read_body(response, limit, dependency)
+        return await read_body(response, limit, dependency, done)
     try:
         return await read_body(response, min(ERROR_BODY_BYTES, limit), dependency)
     except (httpx.HTTPError, DependencyMalformed):

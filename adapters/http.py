@@ -26,6 +26,7 @@ from layers.ports import Clock
 __all__ = ["DAILY_QUOTA", "CallEvent", "JsonClient", "Reply", "new_http_client"]
 
 T = TypeVar("T")
+Watch = Callable[[], Callable[[bytes], bool]]
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +55,7 @@ class _Call:
     request: httpx.Request
     expect: Container[int]
     end: float
+    watch: Watch | None = None
     attempt: int = 0
     status: int | None = None
     queued: float = 0.0
@@ -103,7 +105,7 @@ class JsonClient:
         self._wall = wall
         self._sleep = sleep
 
-    async def call(
+    async def call(  # noqa: PLR0913 - all of one request, by name
         self,
         method: str,
         url: str,
@@ -114,19 +116,21 @@ class JsonClient:
         expect: Container[int] = (),
         deadline: float | None = None,
         repeatable: bool = True,
+        watch: Watch | None = None,
     ) -> T:
         """Send one request and return what `read` makes of the reply; `read` runs inside the breaker.
 
         A 2xx, and every status in `expect`, is handed to `read`; all else is raised. `deadline` (on the client's
         clock) can only shorten the time-out. A request that is not `repeatable` is sent again only after failures
-        that the remote surely never worked on (not connected, 429).
+        that the remote surely never worked on (not connected, 429). `watch` is for streams that a remote may keep open:
+        for each attempt it gives a function that is told of each piece of the body and says when enough has come.
         """
         end = self._clock() + self._timeout
         sent = dict(headers or {})
         if self._propagate:
             self._propagate(sent)
         request = write_request(self._http, self._breaker.name, method, url, json, sent)
-        call = _Call(request, expect, end if deadline is None else min(end, deadline))
+        call = _Call(request, expect, end if deadline is None else min(end, deadline), watch)
         try:
             return await self._once(call, read)
         except DependencyError as exc:
@@ -212,7 +216,14 @@ class JsonClient:
             now = self._clock()
             call.queued = now - asked
             async with asyncio.timeout(call.end - now):
-                return await send(self._http, call.request, name, expect=call.expect, limit=self._max_response_bytes)
+                return await send(
+                    self._http,
+                    call.request,
+                    name,
+                    expect=call.expect,
+                    limit=self._max_response_bytes,
+                    done=call.watch() if call.watch else None,
+                )
         except TimeoutError:
             raise DependencyUnavailable(name, "timeout", "no whole answer within the time-out") from None
         finally:

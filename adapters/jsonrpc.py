@@ -19,6 +19,7 @@ INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 _SERVER_AT_FAULT = frozenset({INTERNAL_ERROR, -32001, -32800})
 """Internal error; and, of MCP's own, request timed out and request cancelled."""
+_EVENT_ENDS = (b"\n\n", b"\r\r", b"\r\n\r\n")
 _SHOWN = 500
 """How many characters of a remote's words are kept."""
 
@@ -67,6 +68,35 @@ def read_answer(reply: Reply, request_id: int, dependency: str) -> Result | Refu
     if unmatched is not None:
         return _read_message(unmatched, reply.status, dependency, session)
     raise DependencyMalformed(dependency, "malformed", "no answer to this request in the reply")
+
+
+class AnswerWatch:
+    """Says when the answer to a request has come, so that a stream which the server keeps open need not end."""
+
+    def __init__(self, request_id: int) -> None:
+        self._request_id = request_id
+        self._held = bytearray()
+        self._seen = 0
+
+    def __call__(self, chunk: bytes) -> bool:
+        """Take the next piece of the body. True = the answer stands in what has come so far."""
+        self._held += chunk
+        cut = max(self._held.rfind(end, self._seen) + len(end) for end in _EVENT_ENDS)
+        self._seen = max(0, len(self._held) - len(_EVENT_ENDS[-1]))
+        if cut <= len(_EVENT_ENDS[-1]):
+            return False
+        whole = bytes(self._held[:cut])
+        del self._held[:cut]
+        self._seen = 0
+        return any(self._holds(event.data) for event in parse_events(whole) if event.name == "message")
+
+    def _holds(self, data: str) -> bool:
+        try:
+            value = loads(data)
+        except StrictJsonError:
+            return False  # what is wrong with it is said when the whole reply is read
+        messages = value if isinstance(value, list) else [value]
+        return any(isinstance(message, dict) and _answers(message, self._request_id) for message in messages)
 
 
 def shown(text: str) -> str:

@@ -14,7 +14,7 @@ import anyio
 
 from adapters.breaker import CircuitBreaker
 from adapters.http import JsonClient
-from adapters.jsonrpc import METHOD_NOT_FOUND, REFUSED, Refusal, Result, read_answer, shown
+from adapters.jsonrpc import METHOD_NOT_FOUND, REFUSED, AnswerWatch, Refusal, Result, read_answer, shown
 from adapters.limits import Lane
 from adapters.mcp_terms import (
     CLIENT_INFO,
@@ -165,6 +165,7 @@ class _Conversation:
             expect=REFUSED,
             deadline=self.deadline,
             read=read_reply,
+            watch=lambda: AnswerWatch(request_id),
         )
 
     async def _better_terms(self, refused: Terms, refusal: Refusal) -> Terms | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,8 +45,10 @@ class Reply:
             raise DependencyMalformed(self.dependency, "malformed", message, detail={"status": self.status}) from exc
 
 
-async def read_body(response: httpx.Response, limit: int, dependency: str) -> bytes:
-    """The decoded body, at most `limit` bytes of it held at any time.
+async def read_body(
+    response: httpx.Response, limit: int, dependency: str, done: Callable[[bytes], bool] | None = None
+) -> bytes:
+    """The decoded body, at most `limit` bytes of it held at any time; of a stream, what came until `done` of a chunk.
 
     Raises `DependencyMalformed` (`too_large`, or `malformed` for a broken or unknown encoding) and httpx's errors.
     """
@@ -67,6 +69,8 @@ async def read_body(response: httpx.Response, limit: int, dependency: str) -> by
         if size > limit:
             raise _too_large(dependency, limit)
         chunks.append(chunk)
+        if done is not None and done(chunk):
+            return b"".join(chunks)
     if decoder:
         decoder.finish()
     return b"".join(chunks)

@@ -454,6 +454,21 @@ async def test_what_the_reader_makes_of_a_result_runs_inside_the_breaker():
     assert breaker.state() == "open"
 
 
+async def test_a_stream_that_stays_open_does_not_hold_the_caller():
+    """The answer ends the call, whatever pings the server means to send for ever after."""
+
+    class Endless(httpx.AsyncByteStream):
+        async def __aiter__(self):
+            yield b": ping\n\n"
+            yield b'event: message\ndata: {"jsonrpc": "2.0", "id": 1, "result": {"content": []}}\n\n'
+            raise AssertionError("read on")
+
+    def open_stream(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=Endless())
+
+    assert (await call(open_stream)).texts == ()
+
+
 async def test_the_whole_conversation_has_one_deadline():
     """A handshake does not start the clock anew: what the first call used up is gone."""
     now = [0.0]

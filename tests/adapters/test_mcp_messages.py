@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.jsonrpc import Refusal, Result, read_answer
+from adapters.jsonrpc import AnswerWatch, Refusal, Result, read_answer
 from adapters.reply import Reply
 from adapters.sse import Event, parse_events
 from layers.errors import DependencyError, DependencyMalformed
@@ -150,6 +150,30 @@ def test_a_refusal_keeps_status_code_data_and_session():
     body = json.dumps({"id": None, "error": {"code": -32022, "message": "no", "data": {"supported": ["x"]}}})
     reply = Reply(400, {"content-type": "application/json", "mcp-session-id": "s"}, body.encode())
     assert read_answer(reply, 7, "peer") == Refusal(400, -32022, "no", {"supported": ["x"]}, "s")
+
+
+@given(st.data(), st.sampled_from(LINE_ENDS))
+def test_the_answer_is_noticed_however_the_stream_is_cut(data: st.DataObject, end: str):
+    """Whatever the pieces, it is noticed with the piece that ends its event, and not before."""
+    before = event({"jsonrpc": "2.0", "method": "x"}) + ": ping\n\n" + event({**ANSWER, "id": 6})
+    head, answer = (part.replace("\n", end).encode() for part in (before, event(ANSWER)))
+    body = head + answer
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(body) - 1), max_size=20)))
+    watch, given_so_far, noticed = AnswerWatch(7), 0, False
+    for start, stop in zip([0, *cuts], [*cuts, len(body)], strict=True):
+        noticed = watch(body[start:stop])
+        given_so_far = stop
+        if noticed:
+            break
+    assert noticed
+    assert given_so_far > len(head)
+
+
+def test_a_stream_without_the_answer_is_watched_to_its_end():
+    """Garbage, other events and other answers end nothing."""
+    watch = AnswerWatch(7)
+    for piece in ("data: {\n\n", event(ANSWER, "other"), event({**ANSWER, "id": "7"}), json.dumps(ANSWER) + "\n\n"):
+        assert not watch(piece.encode())
 
 
 json_values = st.recursive(

@@ -165,6 +165,7 @@ def analyze(amount: float, merchant: str) -> str:
 import socket, uvicorn
 listener = socket.socket()
 listener.bind(("127.0.0.1", 0))
+listener.listen()
 print(listener.getsockname()[1], flush=True)
 uvicorn.Server(uvicorn.Config(server.streamable_http_app(), log_level="error")).run([listener])
 """
