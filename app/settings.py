@@ -147,6 +147,12 @@ class StoreSettings(Group):
     synchronous: Literal["NORMAL", "FULL"] = env("ARBITER_SQLITE_SYNCHRONOUS", "NORMAL")
 
 
+class LogSettings(Group):
+    """The append-only log. The key that signs its heads is made at first start; None = beside the database's file."""
+
+    key_file: Path | None = env("ARBITER_LOG_KEY_FILE", None)
+
+
 class ServerSettings(Group):
     """How the service listens. Without a key it binds loopback only."""
 
@@ -208,6 +214,7 @@ class Settings(Group):
     vectors: VectorSettings = VectorSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     store: StoreSettings = StoreSettings()
+    log: LogSettings = LogSettings()
     server: ServerSettings = ServerSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     runs: RunSettings = RunSettings()
