@@ -16,6 +16,9 @@ from layers.ports import Task, Vector
 PREFIX: dict[Task, str] = {"document": "search_document: ", "query": "search_query: "}
 """What nomic-embed-text, and Sentinel with it, puts before a text."""
 
+LONGEST = 1e30
+"""No vector is longer: it could not be kept in single precision."""
+
 
 class _Dimension:
     """The dimension as first seen: a model does not change it, so another one means that it is another model."""
@@ -132,6 +135,6 @@ def _vector(reply: Reply, value: Any) -> Vector:
     if not numbers or not all(isinstance(x, int | float) and not isinstance(x, bool) for x in numbers):
         raise DependencyMalformed(reply.dependency, "malformed", "the reply holds no embedding")
     vector = [float(x) for x in numbers]
-    if not math.isfinite(length := math.hypot(*vector)) or length == 0:
+    if not 0 < math.hypot(*vector) < LONGEST:
         raise DependencyMalformed(reply.dependency, "malformed", "the embedding has no usable length")
     return vector

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from layers.model import Identifier, JsonObject, Label, Value
 
-Number = Annotated[float, Field(allow_inf_nan=False)]
+Number = Annotated[float, Field(allow_inf_nan=False, ge=-1e15, le=1e15)]
 NAMESPACE = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
 
 
