@@ -18,6 +18,9 @@ from layers.ports import Clock
 
 Lane = Literal["evaluate", "run"]
 
+SHORTEST_SLEEP = 0.001
+"""Seconds. A shorter one may not move the clock, because of rounding, and would be slept again and again."""
+
 
 class OverBudget(DependencyUnavailable):
     """Our own budget refused the call, so it was never sent and says nothing about the remote's health.
@@ -160,7 +163,7 @@ class LocalLimiter:
                 waiter.changed.clear()
                 await waiter.changed.wait()
             elif turn > now:
-                await self._sleep(turn - now)
+                await self._sleep(max(turn - now, SHORTEST_SLEEP))
             else:
                 confirm()
                 self._take(lane, now)
