@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import re
@@ -28,7 +29,8 @@ def read_csv(file: BinaryIO) -> Iterator[Raw]:
     except UnicodeDecodeError:
         raise bad("not valid UTF-8") from None
     finally:
-        text.detach()
+        with contextlib.suppress(ValueError):  # the file was closed meanwhile
+            text.detach()
 
 
 def _rows(text: io.TextIOWrapper) -> Iterator[Raw]:
