@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass
 
 from app.runs.gate import Gate
-from app.runs.limits import Standing
+from app.runs.limits import UNREACHABLE, Standing
 from app.runs.model import Record, RecordError
 from layers.errors import CircuitOpen, DependencyError, DependencyUnavailable
 from layers.model import EvalExample, EvalPrediction
@@ -15,6 +16,11 @@ from layers.profile import SystemProfile
 
 MAX_MESSAGE = 2_000
 """Characters of an error's message that are kept."""
+
+LOGGED_BUGS = 3
+"""Unforeseen errors of one run that are logged in full; a million of them would say no more."""
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +55,35 @@ class Asker:
         while True:
             probe = await self.gate.enter()
             started = self.clock()
+            prediction = None
             try:
                 prediction = await self.system.predict(item.example)
                 error = self._refusal(prediction)
             except DependencyError as exc:
-                outage = isinstance(exc, DependencyUnavailable) and probe
-                if _not_asked(exc) or outage:
-                    self.standing.throttled = self.standing.throttled or exc.kind == "rate_limited"
-                    self.gate.hold(exc.retry_after, probe=probe)
-                if _not_asked(exc) or (outage and self.standing.reached):
+                if self._is_nobodys_result(exc, probe=probe):
                     continue
-                prediction, error = None, _from_dependency(exc)
+                error = _from_dependency(exc)
             except Exception as exc:
-                prediction, error = None, self._from_bug(exc)
+                error = self._from_bug(exc)
             except BaseException:  # cancelled: the probe learnt nothing
                 if probe:
                     self.gate.hold(0.0, probe=True)
                 raise
-            self.gate.release(probe=probe)
+            if not self.gate.held or not (error and error.kind in UNREACHABLE):
+                self.gate.release(probe=probe)
             return self._record(item, prediction, error, 1000 * (self.clock() - started))
+
+    def _is_nobodys_result(self, exc: DependencyError, *, probe: bool) -> bool:
+        """Whether to wait and ask again: the system did not look at the question, or is only not back yet.
+
+        Without one answer so far a failing probe counts: else a run against a dead system would wait for ever.
+        """
+        not_asked = isinstance(exc, CircuitOpen) or exc.kind == "rate_limited"
+        down = probe and isinstance(exc, DependencyUnavailable)
+        if not_asked or down:
+            self.standing.throttled = self.standing.throttled or exc.kind == "rate_limited"
+            self.gate.hold(exc.retry_after, probe=probe)
+        return not_asked or (down and self.standing.reached)
 
     def _refusal(self, prediction: object) -> RecordError | None:
         if not isinstance(prediction, EvalPrediction):
@@ -81,6 +97,8 @@ class Asker:
         return None
 
     def _from_bug(self, exc: Exception) -> RecordError:
+        if not self.tell_all and self.standing.failures["internal"] < LOGGED_BUGS:
+            logger.error("asking about an example failed in a way no adapter foresaw", exc_info=exc)
         message = f"{type(exc).__name__}: {exc}" if self.tell_all else type(exc).__name__
         return RecordError(kind="internal", message=_printable(message))
 
@@ -102,11 +120,6 @@ class Asker:
             attempt=self.attempt,
             elapsed_ms=round(elapsed_ms, 3),
         )
-
-
-def _not_asked(exc: DependencyError) -> bool:
-    """Whether the system never looked at the question."""
-    return isinstance(exc, CircuitOpen) or exc.kind == "rate_limited"
 
 
 def _from_dependency(exc: DependencyError) -> RecordError:
