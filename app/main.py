@@ -43,6 +43,9 @@ def create_app(settings: Settings, connect: Connect, middleware: Sequence[Middle
         redoc_url=None,
         redirect_slashes=False,
         lifespan=lifespan,
+        # The service has telemetry of its own; FastAPI's would trace every request and configure itself from the
+        # environment.
+        telemetry={"auto_configure": False, "tracing": False, "metrics": False, "logs": False},
         middleware=list(middleware),
         exception_handlers={404: _on_unknown_path, Exception: _on_exception},
     )

@@ -8,6 +8,7 @@ import ipaddress
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
 
@@ -148,13 +149,15 @@ def _presented(scope: Scope) -> bytes | None:
 
 def _check_local(scope: Scope) -> None:
     for name, value in scope["headers"]:
-        if name == b"host" and value not in _LOCAL_HOSTS and not is_loopback(_host_of(b"//" + value)):
+        if name == b"host" and not _names_us(value):
             raise Forbidden("without an API key only requests addressed to this machine (localhost) are answered")
         if name == b"origin" and not is_loopback(_host_of(value)):
             raise Forbidden("without an API key no requests from other web sites are answered")
 
 
-_LOCAL_HOSTS = frozenset({b"localhost", b"127.0.0.1", b"[::1]"})
+@lru_cache(maxsize=64)  # callers repeat themselves
+def _names_us(host: bytes) -> bool:
+    return is_loopback(_host_of(b"//" + host))
 
 
 def _host_of(url: bytes) -> str:
