@@ -9,6 +9,8 @@ from datetime import datetime
 from typing import Protocol, TypeAlias
 
 from app.evaluation.service import EvaluationService
+from app.index.service import IndexService
+from app.log.service import LogService
 from app.runs.service import RunService
 from app.settings import Settings
 from app.store.database import Database
@@ -47,6 +49,8 @@ class Services:
     breakers: Mapping[str, Breaker]
     systems: Mapping[str, System]
     database: Database
+    log: LogService | None = None
+    index: IndexService | None = None
 
 
 Connect: TypeAlias = Callable[[Settings], AbstractAsyncContextManager[Services]]

@@ -125,6 +125,8 @@ class VectorSettings(Group):
     policies_namespace: str = env("ARBITER_POLICIES_NAMESPACE", "policies")
     top_k: int = env("ARBITER_TOP_K", 5, ge=1, le=100)
     policy_epoch: str | None = env("ARBITER_POLICY_EPOCH", None)
+    policy_source: Literal["auto", "upstash", "sentinel", "embedded"] = env("ARBITER_POLICY_SOURCE", "auto")
+    """Where grounding looks policies up; `auto`: the first of these that is configured."""
 
 
 class TelemetrySettings(Group):

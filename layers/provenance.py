@@ -13,6 +13,7 @@ giving the payload away. The tree's leaves bind the stages' names and order, its
 from __future__ import annotations
 
 import base64
+import json
 import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -107,6 +108,10 @@ class Recorder:
             raise ValueError(f"stage {stage} is noted once")
         else:
             notes.append(data)
+
+    def values(self, stage: str) -> list[JsonObject]:
+        """What was noted for a stage so far, decoded."""
+        return [json.loads(data) for data in self._notes.get(stage, ())]
 
     def noted(self, stage: str) -> int:
         """How many notes a stage has."""

@@ -40,10 +40,9 @@ async def service(
         async with httpx.AsyncClient(base_url=server, headers=headers, timeout=60) as client:
             yield client
         return
-    from app.main import create_app
-    from app.wiring import connector
+    from app.wiring import service_app
 
-    app = create_app(settings, connector(execute=execute))
+    app = service_app(settings, execute=execute)
     async with app.router.lifespan_context(app) as state:
         shared = dict(state or {})
 
@@ -51,7 +50,7 @@ async def service(
             await app({**scope, "state": dict(shared)}, receive, send)
 
         transport = httpx.ASGITransport(app=with_state)
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=None) as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=3_600) as client:
             yield client
 
 

@@ -63,7 +63,7 @@ def run_async(work: Any, *args: Any) -> Any:
 
 
 @app.command()
-def score(  # noqa: PLR0913 - one parameter per option
+def score(  # noqa: PLR0913, PLR0917 - one parameter per option
     system: Annotated[str, Option("--system", help="sentinel-l7, synapse-l4, recorded, or a system of your own.")],
     fixture: Annotated[Path, Option("--fixture", metavar="PATH", help="Labelled examples: .json, .ndjson or .csv.")],
     driver: Annotated[Driver | None, Option("--driver", help="Force one of Sentinel's providers.")] = None,
@@ -127,12 +127,12 @@ def openapi(
     output: Annotated[Path | None, Option("--output", "-o", help="Write to a file instead of standard output.")] = None,
 ) -> None:
     """Print the OpenAPI document of the service."""
-    from app.openapi import document_text
+    from app.openapi import document_bytes, export
 
     if output is None:
-        write_text(document_text())
+        write_text(document_bytes().decode())
     else:
-        output.write_text(document_text(), encoding="utf-8")
+        export(output)
 
 
 @app.command()
@@ -148,7 +148,7 @@ def verify(context: typer.Context) -> None:
     """Check a provenance bundle: `verify BUNDLE [--head OLDER_HEAD]`. Exit codes: 0 true, 1 differs, 3 usage."""
     from app.verify import main as work
 
-    raise typer.Exit(work(context.args))
+    raise typer.Exit(int(work(context.args)))
 
 
 @app.command()
@@ -164,7 +164,8 @@ def ingest(
     settings = settings_or_exit()
 
     async def go() -> int:
-        return await work(settings, path, namespace, server=server, key=key)
+        done: int = await work(settings, path, namespace, server=server, key=key)
+        return done
 
     raise typer.Exit(run_async(go))
 

@@ -8,10 +8,9 @@ import socket
 import uvicorn
 
 from app.api.access import check_bind, parse_keys
-from app.main import create_app
 from app.settings import Settings
 from app.telemetry.logs import configure_logging
-from app.wiring import connector
+from app.wiring import service_app
 from layers.errors import ConfigurationError
 
 SHUTDOWN_S = 5
@@ -24,7 +23,7 @@ def serve(settings: Settings) -> None:
     check_bind(server.host, parse_keys(server.api_keys))
     configure_logging(settings.telemetry.log_level, settings.telemetry.log_format)
     listener = bind(server.host, server.port)
-    config = uvicorn_config(create_app(settings, connector()))
+    config = uvicorn_config(service_app(settings))
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     log.info("Arbiter-L8 listens on http://%s:%d (interactive documentation at /docs)", shown, port)

@@ -19,12 +19,11 @@ from app.cli.progress import watch
 from app.demo.hosting import hosted
 from app.demo.sentinel import build_sentinel
 from app.demo.synapse import build_synapse
-from app.main import create_app
 from app.settings import Settings
 from app.telemetry.logs import configure_logging
-from app.wiring import connector
+from app.wiring import service_app
 
-FIXTURES = (
+FIXTURES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("synapse-l4", "synapse_l4_ground_truth.json", {}),
     ("sentinel-l7", "sentinel_l7_ground_truth.json", {"limit": 25, "binary": True}),
 )
@@ -38,7 +37,7 @@ async def tour() -> int:
         tempfile.TemporaryDirectory(prefix="arbiter-l8-") as folder,
         hosted(_sentinel()) as sentinel,
         hosted(build_synapse()) as synapse,
-        hosted(create_app(_settings(folder, sentinel, synapse), connector())) as url,
+        hosted(service_app(_settings(folder, sentinel, synapse))) as url,
     ):
         err.print(f"Arbiter-L8 listens on {url}, beside a Sentinel-L7 ({sentinel}) and a Synapse-L4 ({synapse})")
         async with httpx.AsyncClient(base_url=url, timeout=60) as client:
@@ -50,7 +49,7 @@ async def tour() -> int:
 
 def _sentinel() -> Any:
     """A Sentinel-L7 that is busy once: its eighth call is answered 429 with `Retry-After: 2`."""
-    return build_sentinel(throttle_once_at=8)
+    return build_sentinel(throttle_call=8)
 
 
 def _settings(folder: str, sentinel: str, synapse: str) -> Settings:

@@ -29,3 +29,17 @@ class RunEngine(Protocol):
     async def close(self) -> None:
         """Stop at once and leave what is undone to the next `launch`."""
         ...
+
+
+class IdleEngine:
+    """For a process that only reads: it takes no run and works on none."""
+
+    async def launch(self, chunk: Chunk) -> None:
+        """Do nothing."""
+
+    async def start(self, workflow_id: str) -> bool:
+        """Leave the run to a process that works."""
+        return True
+
+    async def close(self) -> None:
+        """Do nothing."""

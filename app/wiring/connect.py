@@ -1,0 +1,138 @@
+"""Build the services in order and take them down in reverse."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import anyio
+from fastapi import FastAPI
+from starlette.middleware import Middleware
+
+from adapters.http import new_http_client
+from app.evaluation.evaluator import Evaluator
+from app.evaluation.evidence import number_evidence
+from app.evaluation.service import EvaluationService, Options
+from app.index.service import IndexService
+from app.log.keys import key_path
+from app.log.service import LogService
+from app.main import create_app
+from app.runs.dbos_engine import DbosEngine
+from app.runs.engine import IdleEngine, RunEngine
+from app.runs.service import RunService
+from app.services import Connect, Services
+from app.settings import Settings
+from app.store.database import Database
+from app.store.engines import locate
+from app.telemetry.evaluations import EvaluationTelemetry
+from app.telemetry.http import instrument
+from app.telemetry.metrics import Metrics
+from app.telemetry.middleware import HttpTelemetry
+from app.telemetry.setup import Telemetry, service_version
+from app.wiring.hooks import telemetry_hooks
+from app.wiring.layers import Retrieval, build_layers, connect_judges, connect_retrieval
+from app.wiring.remotes import Remotes
+from app.wiring.systems import Neighbours, connect_neighbours, known_systems
+from layers.fingerprint import transaction_fingerprint
+from layers.ports import System
+from layers.provenance import Recorder
+
+
+def service_app(settings: Settings, *, execute: bool = True) -> FastAPI:
+    """The whole service as an ASGI application, telemetry included; what `serve` runs.
+
+    `execute` False: it reads and evaluates, and starts no run.
+    """
+    telemetry = Telemetry(settings.telemetry)
+    metrics = Metrics(telemetry.meter)
+    connect = connector(execute=execute, telemetry=telemetry, metrics=metrics)
+    app = create_app(settings, connect, [Middleware(HttpTelemetry, telemetry=telemetry, metrics=metrics)])
+    instrument(app, telemetry)
+    return app
+
+
+def connector(*, execute: bool, telemetry: Telemetry, metrics: Metrics) -> Connect:
+    """How `create_app` builds its services."""
+
+    @asynccontextmanager
+    async def connect(settings: Settings) -> AsyncIterator[Services]:
+        async with AsyncExitStack() as stack:
+            stack.callback(telemetry.shutdown)
+            yield await _Builder(settings, stack, telemetry, metrics, execute=execute).build()
+
+    return connect
+
+
+class _Builder:
+    def __init__(
+        self, settings: Settings, stack: AsyncExitStack, telemetry: Telemetry, metrics: Metrics, *, execute: bool
+    ) -> None:
+        self.settings = settings
+        self.stack = stack
+        self.telemetry = telemetry
+        self.metrics = metrics
+        self.execute = execute
+
+    async def build(self) -> Services:
+        settings = self.settings
+        http = new_http_client(connect_timeout=settings.network.connect_timeout)
+        self.stack.push_async_callback(http.aclose)
+        remotes = Remotes(settings.network, http, telemetry_hooks(self.metrics))
+        neighbours = connect_neighbours(settings, remotes)
+        systems = known_systems(settings, neighbours, remotes)
+        database = await Database.open(settings.store)
+        self.stack.push_async_callback(database.close)
+        retrieval = connect_retrieval(settings, remotes, database, neighbours)
+        log = await LogService.open(database, key_path(settings.store.url, settings.log.key_file))
+        return Services(
+            settings=settings,
+            evaluations=await self._evaluations(database, systems, log, remotes, neighbours, retrieval),
+            runs=await self._runs(database, systems),
+            breakers=remotes.registry(),
+            systems=systems,
+            database=database,
+            log=log,
+            index=IndexService(
+                retrieval.embedded,
+                retrieval.embedder,
+                fingerprint=transaction_fingerprint,
+                policies_namespace=settings.vectors.policies_namespace,
+                transactions_namespace=settings.vectors.transactions_namespace,
+            ),
+        )
+
+    async def _evaluations(
+        self,
+        database: Database,
+        systems: dict[str, System],
+        log: LogService,
+        remotes: Remotes,
+        neighbours: Neighbours,
+        retrieval: Retrieval,
+    ) -> EvaluationService:
+        settings = self.settings
+        judges = connect_judges(settings, remotes)
+        evaluator = Evaluator(
+            build_layers(settings, neighbours, retrieval, judges),
+            evidence=number_evidence,
+            request_timeout=settings.evaluation.request_timeout,
+        )
+        options = Options(
+            max_in_flight=settings.server.max_in_flight,
+            observer=EvaluationTelemetry(self.telemetry, self.metrics, systems),
+            new_recorder=Recorder,
+            ledger=log,
+        )
+        service = EvaluationService(database, systems, evaluator, settings.evaluation, options)
+        if self.execute:
+            group = await self.stack.enter_async_context(anyio.create_task_group())
+            self.stack.callback(group.cancel_scope.cancel)
+            group.start_soon(service.work)
+        return service
+
+    async def _runs(self, database: Database, systems: dict[str, System]) -> RunService:
+        engine: RunEngine = DbosEngine(locate(self.settings.store.url).url) if self.execute else IdleEngine()
+        service = RunService(database, engine, systems, self.settings.runs, code_version=service_version())
+        self.stack.push_async_callback(engine.close)
+        await service.launch()
+        return service

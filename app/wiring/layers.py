@@ -1,0 +1,185 @@
+"""The layers of `/evaluate`, put together from what the operator configured; the rest is embedded or left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import prompts
+from adapters.embedders import OllamaEmbedder, OpenAIEmbedder
+from adapters.gemini import GeminiJudge
+from adapters.ollama import OllamaJudge
+from adapters.openai_compatible import OpenAICompatibleJudge
+from adapters.sentinel_l7 import SentinelPolicies
+from adapters.upstash import UpstashIndex
+from app.evaluation.run_layer import LayerSpec
+from app.index.embedded import EmbeddedIndex
+from app.index.lexical import LexicalEmbedder
+from app.index.policies import LexicalPolicySource, VectorPolicySource
+from app.settings import Settings
+from app.store.database import Database
+from app.wiring.remotes import Remotes
+from app.wiring.systems import SENTINEL, Neighbours, providers_for
+from layers import consistency, disagreement, heuristics, judge, narrative_grounding
+from layers.consistency import Consistency
+from layers.disagreement import Disagreement
+from layers.errors import ConfigurationError
+from layers.fingerprint import NeighborSpace
+from layers.judge import JudgeLayer
+from layers.model import HeuristicResult, LayerName
+from layers.narrative_grounding import NarrativeGrounding
+from layers.ports import Answerer, Embedder, LayerInput, PolicySource, VectorIndex
+from layers.profile import SystemProfile
+from layers.structured_call import Parameters, StructuredCall
+
+MARGIN_S = 1.0
+"""What a layer keeps of its deadline to conclude, after the last remote has answered or was given up."""
+
+
+@dataclass(frozen=True)
+class Retrieval:
+    """Where near items and policies are found."""
+
+    embedder: Embedder
+    index: VectorIndex
+    embedded: EmbeddedIndex
+    policies: PolicySource
+
+
+def connect_retrieval(settings: Settings, remotes: Remotes, database: Database, neighbours: Neighbours) -> Retrieval:
+    """Upstash where its address was given, else the embedded index; the embedder likewise.
+
+    Raises `ConfigurationError` for settings that do not fit together.
+    """
+    embedder = _embedder(settings, remotes)
+    embedded = EmbeddedIndex(database, embedder=embedder.name)
+    upstash = _upstash(settings, remotes, embedder)
+    policies = _policies(settings, embedder, embedded, upstash, neighbours)
+    return Retrieval(embedder, upstash or embedded, embedded, policies)
+
+
+def _upstash(settings: Settings, remotes: Remotes, embedder: Embedder) -> UpstashIndex | None:
+    vectors = settings.vectors
+    if vectors.url is None:
+        return None
+    if vectors.token is None:
+        raise ConfigurationError("UPSTASH_VECTOR_REST_URL needs UPSTASH_VECTOR_REST_TOKEN")
+    client = remotes.client("upstash", timeout=vectors.timeout, slots=vectors.slots)
+    return UpstashIndex(client, vectors.url, vectors.token, embedder=embedder.name)
+
+
+def _embedder(settings: Settings, remotes: Remotes) -> Embedder:
+    own, openai = settings.embedder, settings.openai
+    kind = own.kind
+    if kind == "auto":
+        kind = "ollama" if own.given("ollama_url") else "embedded"
+    if kind == "embedded":
+        return LexicalEmbedder()
+    client = remotes.client("embedder", timeout=own.timeout, slots=own.slots)
+    if kind == "ollama":
+        return OllamaEmbedder(client, own.ollama_url, own.model)
+    if openai.base_url is None or openai.embedding_model is None:
+        raise ConfigurationError("ARBITER_EMBEDDER=openai needs OPENAI_BASE_URL and ARBITER_OPENAI_EMBEDDING_MODEL")
+    return OpenAIEmbedder(client, openai.base_url, openai.embedding_model, api_key=openai.api_key)
+
+
+def _policies(
+    settings: Settings,
+    embedder: Embedder,
+    embedded: EmbeddedIndex,
+    upstash: UpstashIndex | None,
+    neighbours: Neighbours,
+) -> PolicySource:
+    namespace, wanted = settings.vectors.policies_namespace, settings.vectors.policy_source
+    if upstash is not None and wanted in {"auto", "upstash"}:
+        return VectorPolicySource(upstash, embedder, namespace)
+    if neighbours.sentinel is not None and wanted in {"auto", "sentinel"}:
+        return SentinelPolicies(neighbours.sentinel)
+    if wanted in {"upstash", "sentinel"}:
+        raise ConfigurationError(f"ARBITER_POLICY_SOURCE={wanted}, but its address is not set")
+    if isinstance(embedder, LexicalEmbedder):
+        return LexicalPolicySource(embedded, namespace)
+    return VectorPolicySource(embedded, embedder, namespace, embedded=embedded)
+
+
+def connect_judges(settings: Settings, remotes: Remotes) -> tuple[Answerer, ...]:
+    """The chain in the operator's order, of those judges that he configured."""
+    available: dict[str, Answerer] = {}
+    ollama, gemini, openai = settings.ollama, settings.gemini, settings.openai
+    order = settings.judge.order
+    if "ollama" in order and ollama.given("host"):
+        client = remotes.client("ollama.judge", timeout=ollama.timeout, slots=ollama.slots)
+        available["ollama"] = OllamaJudge(client, ollama.host, ollama.model, num_ctx=ollama.num_ctx)
+    if "gemini_flash" in order and gemini.api_key is not None:
+        client = remotes.client("gemini", timeout=gemini.timeout, slots=gemini.slots)
+        available["gemini_flash"] = GeminiJudge(client, gemini.url, gemini.api_key)
+    if "openai_compatible" in order and openai.base_url is not None:
+        client = remotes.client("openai", timeout=openai.timeout, slots=openai.slots)
+        available["openai_compatible"] = OpenAICompatibleJudge(
+            client, openai.base_url, openai.judge_model, api_key=openai.api_key
+        )
+    return tuple(available[name] for name in order if name in available)
+
+
+async def _heuristics(item: LayerInput) -> HeuristicResult:
+    return heuristics.check(item.prediction, item.profile)
+
+
+def build_layers(
+    settings: Settings, neighbours: Neighbours, retrieval: Retrieval, judges: tuple[Answerer, ...]
+) -> dict[LayerName, LayerSpec]:
+    """Every layer with its deadline. The judge is None (not configured) where no judge is; it needs a chain."""
+    return {
+        LayerName.HEURISTICS: LayerSpec(_heuristics, None, heuristics.VERSION),
+        LayerName.NARRATIVE_GROUNDING: _grounding(settings, retrieval),
+        LayerName.DISAGREEMENT: _disagreement(settings, neighbours),
+        LayerName.CONSISTENCY: _consistency(settings, retrieval),
+        LayerName.JUDGE: _judge(settings, judges),
+    }
+
+
+def _grounding(settings: Settings, retrieval: Retrieval) -> LayerSpec:
+    layer = NarrativeGrounding(retrieval.policies, threshold=settings.vectors.policies_threshold)
+    return LayerSpec(layer, settings.evaluation.grounding_timeout, narrative_grounding.VERSION)
+
+
+def _disagreement(settings: Settings, neighbours: Neighbours) -> LayerSpec:
+    timeout = settings.evaluation.disagreement_timeout
+    layer = Disagreement(
+        providers_for(settings, neighbours),
+        provider_timeout=max(timeout - MARGIN_S, timeout / 2),
+        allow_side_effects=settings.synapse.replay,
+    )
+    return LayerSpec(layer, timeout, disagreement.VERSION)
+
+
+def _consistency(settings: Settings, retrieval: Retrieval) -> LayerSpec:
+    vectors = settings.vectors
+    space = NeighborSpace(vectors.transactions_namespace)
+
+    def space_of(profile: SystemProfile) -> NeighborSpace | None:
+        return space if profile.name == SENTINEL else None
+
+    layer = Consistency(
+        retrieval.embedder,
+        retrieval.index,
+        space_of,
+        threshold=vectors.transactions_threshold,
+        top_k=vectors.top_k,
+        policy_epoch=vectors.policy_epoch,
+    )
+    return LayerSpec(layer, settings.evaluation.consistency_timeout, consistency.VERSION)
+
+
+def _judge(settings: Settings, judges: tuple[Answerer, ...]) -> LayerSpec:
+    timeout = settings.evaluation.judge_timeout
+    if not judges:
+        return LayerSpec(None, timeout, judge.VERSION)
+    layer = JudgeLayer(
+        judges,
+        prompts.load("judge"),
+        StructuredCall(),
+        Parameters(temperature=settings.judge.temperature, seed=settings.judge.seed),
+        max_pointers=settings.judge.max_pointers,
+        timeout=max(timeout - MARGIN_S, timeout / 2),
+    )
+    return LayerSpec(layer, timeout, judge.VERSION)
