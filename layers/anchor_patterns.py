@@ -62,8 +62,8 @@ def _citation(
 CITATIONS: tuple[Row, ...] = (
     _citation("policy_id", _DOMAINS, r"(<domain>(?:[-_][a-z][a-z0-9]{0,9}){0,3}[-_][0-9]{1,5}[a-z]?)", scheme="id"),
     _citation("three_part_id", ("-*",), r"([A-Z]{2,10}(?<!TXN|ACC|REF|INV|CVE|CWE|ISO|SHA|UTF|FIN)(?:-[A-Z]{2,10}){1,3}-[0-9]{2,5})", scheme="id", reach=10, cased=True),
-    _citation("usc", ("u.s.c", "u. s. c", "usc"), r"([0-9]{1,2}) ?u\.? ?s\.? ?c\.?(?: ?(?:§{1,2}|sections?|sec\.))? ?([0-9]{1,5}[a-z]{0,2}(?:-[0-9]{1,3})?)<sub>", reach=5),
-    _citation("cfr", ("c.f.r", "cfr"), r"([0-9]{1,2}) ?c\.?f\.?r\.?(?: ?(?:§{1,2}|parts?|section))? ?([0-9]{1,4}(?:\.[0-9]{1,4})?)<sub>", reach=5),
+    _citation("usc", ("u.s.c", "u. s. c", "usc*"), r"([0-9]{1,2}) ?u\.? ?s\.? ?c\.?(?: ?(?:§{1,2}|sections?|sec\.))? ?([0-9]{1,5}[a-z]{0,2}(?:-[0-9]{1,3})?)<sub>", reach=5),
+    _citation("cfr", ("c.f.r", "cfr*"), r"([0-9]{1,2}) ?c\.?f\.?r\.?(?: ?(?:§{1,2}|parts?|section))? ?([0-9]{1,4}(?:\.[0-9]{1,4})?)<sub>", reach=5),
     _citation("gdpr_article", ("gdpr",), r"gdpr,? ?(?:articles?|art\.?) ?([0-9]{1,2})<sub>", scheme="gdpr"),
     _citation("article_of_gdpr", ("article", "art"), r"(?:article|art\.?) ?([0-9]{1,2})<sub>,? (?:of )?(?:the )?(?:eu )?(?:gdpr|general data protection regulation)", scheme="gdpr"),
     _citation("article", ("article", "art."), r"(?:article|art\.) ?([0-9]{1,3})<sub>"),
@@ -76,7 +76,7 @@ CITATIONS: tuple[Row, ...] = (
     _citation("cve", ("cve",), r"cve-([0-9]{4}-[0-9]{4,7})"),
     _citation("cwe", ("cwe",), r"cwe-([0-9]{1,5})"),
     _citation("iso", ("iso*",), r"iso(?:/iec)?[\s-]?([0-9]{4,5}(?:-[0-9]{1,2})?)(?::[0-9]{4})?"),
-    _citation("pci_dss", ("pci",), r"pci[\s-]dss,? ?(?:version |v|requirement |req\.? ?)?([0-9]{1,2}(?:\.[0-9]{1,2}){0,3})"),
+    _citation("pci_dss_requirement", ("pci",), r"pci[\s-]dss,? ?(?:version |v|requirement |req\.? ?)?([0-9]{1,2}(?:\.[0-9]{1,2}){0,3})", scheme="pci"),
     _citation("soc_criterion", ("CC*",), r"(CC[1-9]\.[0-9]{1,2})", scheme="soc", cased=True),
     _citation("eu_act", ("directive", "regulation"), r"(?:directive|regulation) ?(?:\((?:eu|ec|eec)\))? ?(?:no\.? )?([0-9]{2,4}/[0-9]{2,4})(?:/(?:eu|ec|eec))?", scheme="eu"),
     _citation("amld", ("amld*",), r"(?:([3-7])(?:th|rd)? ?amld|amld ?([3-7]))", reach=6),
@@ -146,7 +146,7 @@ KEYWORDS: tuple[Row, ...] = (
 )  # fmt: skip
 
 DATES: tuple[Row, ...] = (
-    Row("iso_date", "date", "date", ("-*",), r"(?P<y>[12][0-9]{3})-(?P<m>[01][0-9])-(?P<d>[0-3][0-9])(?:(?=t[0-9])|(?!\w))", 4),
+    Row("iso_date", "date", "date", ("-*",), r"(?P<y>[12][0-9]{3})-(?P<m>[01][0-9])-(?P<d>[0-3][0-9])(?:t[0-9:.]{2,16}(?:z|[+-][0-9:]{2,5})?)?", 4),
     Row("day_month_year", "date", "date", tuple(MONTHS), r"(?P<d>[0-3]?[0-9])(?:st|nd|rd|th)? <month>\.?,? (?P<y>[12][0-9]{3})", 7),
     Row("month_day_year", "date", "date", tuple(MONTHS), r"<month>\.? (?P<d>[0-3]?[0-9])(?:st|nd|rd|th)?,? (?P<y>[12][0-9]{3})"),
 )  # fmt: skip

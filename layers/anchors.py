@@ -194,7 +194,7 @@ def _token(
     parts: tuple[str | None, ...] = (),
     value: Decimal | None = None,
 ) -> AnchorToken:
-    begin, stop = prose.origin(start), prose.origin(end)
+    begin, stop = prose.span(start, end)
     if scheme in {"name", "code", "title"}:
         key = f"{scheme}:{squash(without_section(prose.plain[start:end]))}"
     elif value is not None:
@@ -206,7 +206,7 @@ def _token(
 
 def _numbers(prose: Normal) -> Iterator[AnchorToken]:
     for numeral in numerals(prose.lower):
-        start, end = prose.origin(numeral.start), prose.origin(numeral.end)
+        start, end = prose.span(numeral.start, numeral.end)
         value = -numeral.value if numeral.signed else numeral.value
         key = f"{numeral.unit or ''}:{value.normalize()}"
         yield AnchorToken(prose.original[start:end], _kind(numeral), value, numeral.unit, start, end, key)

@@ -7,6 +7,7 @@ import unicodedata
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import itemgetter
 
 _SLICE = 512
 """Normalisation is quadratic in a run of combining marks, so that long runs are normalised in slices."""
@@ -43,21 +44,28 @@ _NOT_WORD = re.compile(r"[^\w]+|_")
 class Normal:
     """A text made comparable with its case kept (`plain`) and without (`lower`, same length), aligned to the original.
 
-    `breaks` and `shifts` say how far positions moved, from which position in `plain` on.
+    `moved` are the stretches whose length changed: where each ends in `plain`, its length there, and where it begins
+    and ends in the original.
     """
 
     original: str
     plain: str
     lower: str
-    breaks: tuple[int, ...] = ()
-    shifts: tuple[int, ...] = ()
+    moved: tuple[tuple[int, int, int, int], ...] = ()
 
-    def origin(self, position: int) -> int:
-        """The position in the original text of a position in `plain`."""
-        if not self.breaks:
-            return position
-        at = bisect_right(self.breaks, position) - 1
-        return position if at < 0 else min(position + self.shifts[at], len(self.original))
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """The stretch of the original text that a stretch of `plain` came from."""
+        if not self.moved:
+            return start, end
+        return self._origin(start, is_end=False), self._origin(end, is_end=True)
+
+    def _origin(self, position: int, *, is_end: bool) -> int:
+        at = bisect_right(self.moved, position, key=itemgetter(0))
+        if at < len(self.moved):
+            end, length, first, last = self.moved[at]
+            if position > end - length:
+                return last if is_end else first
+        return position if at == 0 else position + self.moved[at - 1][3] - self.moved[at - 1][0]
 
 
 def normal(text: str) -> Normal:
@@ -65,8 +73,7 @@ def normal(text: str) -> Normal:
     if text.isascii():
         return Normal(text, text, text.lower())
     parts: list[str] = []
-    breaks: list[int] = []
-    shifts: list[int] = []
+    moved: list[tuple[int, int, int, int]] = []
     done = length = 0
     for run in _RUN.finditer(text):
         start, end = run.span()
@@ -74,12 +81,11 @@ def normal(text: str) -> Normal:
         parts += (text[done:start], folded)
         length += start - done + len(folded)
         if len(folded) != end - start:
-            breaks.append(length)
-            shifts.append(end - length)
+            moved.append((length, len(folded), start, end))
         done = end
     parts.append(text[done:])
     plain = "".join(parts)
-    return Normal(text, plain, plain.lower(), tuple(breaks), tuple(shifts))
+    return Normal(text, plain, plain.lower(), tuple(moved))
 
 
 def _fold_run(run: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from layers.errors import CircuitOpen, DependencyError
 from layers.judge_question import judge_question
@@ -46,7 +46,7 @@ class JudgeLayer:
     judges: tuple[Answerer, ...]
     prompt: Prompt
     calls: StructuredCall
-    parameters: Parameters = Parameters()
+    parameters: Parameters = field(default_factory=Parameters)
     max_pointers: int = 8
     timeout: float = 44.0
     clock: Clock = time.monotonic

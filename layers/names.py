@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 _CODE = re.compile(r"[A-Za-z0-9]+(?:[-_./:@#][A-Za-z0-9]+)*")
-_WORD = re.compile(r"[^\W\d_][\w'&]*(?:-\w+)*")
+_WORD = re.compile(r"[^\W\d_][\w&]*(?:(?:'(?!s\b)|-)\w+)*")
 _LONGEST = 6
 _JOINERS = frozenset({"of", "de", "van", "von", "der", "di", "da", "al", "the"})
 _COMMON = frozenset(
