@@ -8,9 +8,11 @@ from importlib.metadata import version
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.openapi.docs import get_swagger_ui_html
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from app.api.access import Access, parse_keys
 from app.api.operation import log_unexpected
@@ -50,8 +52,14 @@ def create_app(settings: Settings, connect: Connect, middleware: Sequence[Middle
         exception_handlers={404: _on_unknown_path, Exception: _on_exception},
     )
     app.router.routes.extend(routes(SERVED, access))
+    app.router.routes.append(Route("/docs", get_docs))
     app.openapi = document  # type: ignore[method-assign]
     return app
+
+
+async def get_docs(_: Request) -> Response:
+    """The API document to read and try out in a browser, which loads the viewer from its public address."""
+    return get_swagger_ui_html(openapi_url="/openapi.json", title="Arbiter-L8")
 
 
 async def _on_unknown_path(request: Request, _: Exception) -> Response:

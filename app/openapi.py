@@ -44,22 +44,22 @@ def document_file() -> Path:
 
 
 @cache
-def document_bytes() -> bytes:
-    """The document as it is served and exported."""
-    return (json.dumps(document(), indent=2, ensure_ascii=False) + "\n").encode()
+def document_text() -> str:
+    """The document as it is served, printed and exported."""
+    return json.dumps(document(), indent=2, ensure_ascii=False) + "\n"
 
 
 def export(path: Path | None = None) -> Path:
     """Write the document to `path`, by default into the source tree."""
     path = path or document_file()
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(document_bytes())
+    path.write_text(document_text(), encoding="utf-8", newline="\n")
     return path
 
 
 async def get_openapi(_: Request) -> Response:
     """The document."""
-    return json_response(document_bytes())
+    return json_response(document_text().encode())
 
 
 SERVED: tuple[Operation, ...] = (

@@ -16,6 +16,7 @@ from app.errors import Conflict, NotFound, Unprocessable
 from app.evaluation.model import Accepted, BatchStatus, EvaluateRequest, LayerReport, OnlineScoringResult
 from app.evaluation.service import Answer, EvaluationFilter
 from app.runs.dataset import Source, check_unique, read_examples, with_ids
+from app.runs.keys import KeyReused
 from app.runs.metrics import Tally, score
 from app.runs.model import (
     EvalReport,
@@ -144,7 +145,7 @@ class FakeRuns:
 
     runs: dict[str, Run] = field(default_factory=dict)
     kept: dict[str, list[Record]] = field(default_factory=dict)
-    keys: dict[str, tuple[str | None, str]] = field(default_factory=dict)
+    keys: dict[str, tuple[Any, str]] = field(default_factory=dict)
 
     async def submit(
         self,
@@ -154,14 +155,14 @@ class FakeRuns:
         idempotency_key: str | None = None,
         body_hash: str | None = None,
     ) -> Run:
-        if idempotency_key in self.keys:
-            seen_hash, run_id = self.keys[idempotency_key or ""]
-            if seen_hash != body_hash:
-                raise Unprocessable("the idempotency key was used for another request")
-            return self.runs[run_id]
         if dataset is None:
             raise NotFound("there is no such dataset")
         examples = list(read_examples(dataset) if isinstance(dataset, Source) else with_ids(dataset))
+        if idempotency_key in self.keys:
+            seen, run_id = self.keys[idempotency_key or ""]
+            if seen != (request, examples):
+                raise KeyReused
+            return self.runs[run_id]
         check_unique(example.id or "" for example in examples)
         run_id = uuid7()
         self.kept[run_id] = [
@@ -198,7 +199,7 @@ class FakeRuns:
             links=links_of(run_id),
         )
         if idempotency_key:
-            self.keys[idempotency_key] = (body_hash, run_id)
+            self.keys[idempotency_key] = ((request, examples), run_id)
         return self.runs[run_id]
 
     async def get(self, run_id: str) -> Run:

@@ -11,13 +11,15 @@ from typing import Any, Literal, TypeAlias
 from pydantic import BaseModel
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
 from app.api.access import Access, Need
 from app.api.body import header
 from app.api.problems import InternalError, MethodNotAllowed, instance_of, problem_response
-from app.errors import ServiceError
+from app.errors import ServiceError, Unavailable
 from app.services import Services
+from layers.errors import ConfigurationError, DependencyError
 
 logger = logging.getLogger(__name__)
 
@@ -88,9 +90,12 @@ class Resource:
         self._access = access
         methods = [*self._by_method, *(["HEAD"] if "GET" in self._by_method else []), "OPTIONS"]
         self._allow = ", ".join(methods)
+        self.route: BaseRoute | None = None
+        """The route that leads here; telemetry reads its path from the request's scope."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request. A failure before the answer began is a problem; one after it cuts the connection."""
+        scope["route"] = self.route
         try:
             response = await self._answer(scope, receive)
         except ClientDisconnect:
@@ -109,6 +114,11 @@ class Resource:
             return await operation.handler(Request(scope, receive))
         except ServiceError as exc:
             return problem_response(exc, instance_of(scope["path"]))
+        except DependencyError as exc:
+            refusal = Unavailable(f"{exc.dependency}: {exc.message}", retry_after=exc.retry_after)
+            return problem_response(refusal, instance_of(scope["path"]))
+        except ConfigurationError as exc:  # found out at the first call only; it says what to change
+            return problem_response(Unavailable(str(exc)), instance_of(scope["path"]))
         except ClientDisconnect:
             raise
         except Exception as exc:

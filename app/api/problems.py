@@ -15,6 +15,7 @@ from starlette.responses import Response
 from app import errors
 from app.errors import FieldError, ServiceError, Unprocessable
 from app.runs.dataset import DuplicateExampleIds, EmptyDataset
+from app.runs.keys import KeyReused
 from app.runs.parsing import DatasetError
 
 MEDIA_TYPE = "application/problem+json"
@@ -63,6 +64,7 @@ KINDS: dict[type[ServiceError], Kind] = {
     DatasetError: Kind(422, "invalid-dataset", "The dataset can't be used"),
     EmptyDataset: Kind(422, "empty-dataset", "The dataset has no examples"),
     DuplicateExampleIds: Kind(422, "duplicate-example-id", "Example ids must be unique"),
+    KeyReused: Kind(422, "idempotency-key-reused", "The idempotency key was used for another request"),
     InternalError: Kind(500, "internal-error", "Something broke inside the service"),
     errors.Overloaded: Kind(503, "overloaded", "Too much work is in flight"),
     errors.Unavailable: Kind(503, "unavailable", "A part of the service is out of reach"),

@@ -24,5 +24,10 @@ def routes(operations: Iterable[Operation], access: Access) -> list[BaseRoute]:
     by_path: dict[str, list[Operation]] = {}
     for operation in operations:
         by_path.setdefault(operation.path, []).append(operation)
+    return [_route(path, Resource(there, access)) for path, there in by_path.items()]
+
+
+def _route(path: str, resource: Resource) -> BaseRoute:
     # An endpoint that is no function is taken as an ASGI application and is handed every method.
-    return [Route(path, Resource(there, access)) for path, there in by_path.items()]
+    resource.route = Route(path, resource)
+    return resource.route

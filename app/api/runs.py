@@ -69,10 +69,7 @@ async def post_run(request: Request) -> Response:
     services = services_of(request)
     async with submitted(request, services.settings) as submission:
         run = await services.runs.submit(
-            submission.request,
-            submission.dataset,
-            idempotency_key=submission.idempotency_key,
-            body_hash=submission.body_hash,
+            submission.request, submission.dataset, idempotency_key=submission.idempotency_key
         )
     return json_response(run, 202, {"location": f"/runs/{run.run_id}"})
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -50,7 +49,6 @@ class Submission:
     request: RunRequest
     dataset: Dataset
     idempotency_key: str | None
-    body_hash: str
 
 
 @asynccontextmanager
@@ -63,11 +61,11 @@ async def submitted(request: Request, settings: Settings) -> AsyncIterator[Submi
             body = parse(_REQUEST, upload.request)
             if body.dataset_id is not None:
                 raise _one_dataset()
-            yield Submission(body, Source(upload.file, upload.format), key, upload.body_hash)
+            yield Submission(body, Source(upload.file, upload.format), key)
     else:
         data = await read_body(request, min(upload_limit, MAX_INLINE))
         body, dataset = await asyncio.to_thread(_inline, data, settings.runs.max_examples)
-        yield Submission(body, dataset, key, f"sha256:{hashlib.sha256(data).hexdigest()}")
+        yield Submission(body, dataset, key)
 
 
 def _inline(data: bytes, max_examples: int) -> tuple[RunRequest, Dataset]:

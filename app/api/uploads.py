@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,18 +18,16 @@ from app.runs.dataset import Format, format_of
 
 MULTIPART = "multipart/form-data"
 MAX_REQUEST_PART = 1_000_000
-_BLOCK = 1 << 20
 _FORMATS: dict[str, Format] = {"text/csv": "csv", JSON: "json", **dict.fromkeys(NDJSON_TYPES, "ndjson")}
 
 
 @dataclass(frozen=True)
 class Upload:
-    """The two parts. `file` stands at its start; `body_hash` identifies both parts whatever the boundary was."""
+    """The two parts; `file` stands at its start."""
 
     request: bytes
     file: BinaryIO
     format: Format
-    body_hash: str
 
 
 @asynccontextmanager
@@ -62,11 +59,7 @@ async def _parts(form: FormData) -> Upload:
     if not isinstance(dataset, UploadFile):
         raise _wrong("dataset", "must be a file, with a name that ends in .json, .ndjson or .csv")
     text = await _request_text(form.get("request"))
-    digest = hashlib.sha256(len(text).to_bytes(8) + text)
-    while block := await dataset.read(_BLOCK):
-        digest.update(block)
-    await dataset.seek(0)
-    return Upload(text, dataset.file, _format(dataset), f"sha256:{digest.hexdigest()}")
+    return Upload(text, dataset.file, _format(dataset))
 
 
 def _format(part: UploadFile) -> Format:

@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 
 from app.api.problems import KINDS
 from app.main import create_app
-from app.openapi import SERVED, document, document_bytes, document_file, export
+from app.openapi import SERVED, document, document_file, document_text, export
 from app.settings import Settings
 from tests.fakes import connect_to, fake_services
 
@@ -24,8 +24,8 @@ OPERATIONS = [
 
 def test_the_exported_document_is_the_one_that_is_served(tmp_path) -> None:
     """Fails when a shape or a status changed and `arbiter-l8 openapi` was not run."""
-    assert document_file().read_bytes() == document_bytes()
-    assert export(tmp_path / "new" / "openapi.json").read_bytes() == document_bytes()
+    assert document_file().read_text(encoding="utf-8") == document_text()
+    assert export(tmp_path / "new" / "openapi.json").read_text(encoding="utf-8") == document_text()
 
 
 def test_the_application_describes_itself_so() -> None:
