@@ -140,8 +140,7 @@ def _messages(reply: Reply, dependency: str) -> Iterator[dict[str, Any]]:
 
 def _answers(message: dict[str, Any], request_id: int) -> bool:
     given = message.get("id")
-    is_ours = type(given) is int and given == request_id
-    return is_ours and "method" not in message and ("result" in message or "error" in message)
+    return type(given) is int and given == request_id and ("result" in message or "error" in message)
 
 
 def _read_message(message: dict[str, Any], status: int, dependency: str, session: str | None) -> Result | Refusal:

@@ -283,6 +283,14 @@ async def test_each_driver_has_its_own_breaker():
 
 
 @pytest.mark.anyio
+async def test_a_malformed_verdict_names_the_driver_that_gave_it():
+    """Which provider is sick is what the person on call wants to know."""
+    with pytest.raises(DependencyMalformed) as caught:
+        await predict(verdict(confidence=7), "vertexai")
+    assert caught.value.dependency == "sentinel.vertexai"
+
+
+@pytest.mark.anyio
 async def test_an_unknown_driver_is_refused_before_the_call():
     """The message lists those there are."""
     with pytest.raises(DependencyRejected, match="there are: gemini, ollama, openrouter, vertexai"):

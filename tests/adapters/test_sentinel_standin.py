@@ -64,6 +64,12 @@ async def test_the_same_transaction_is_answered_from_the_cache_unless_a_driver_i
     assert sources == ["driver_override", "cache_miss", "cache_hit", "driver_override"]
 
 
+async def test_the_cache_can_be_switched_off():
+    """Then every call is a miss."""
+    async with http(build_sentinel(cache=False)) as client:
+        assert [(await verdict(client))["source"] for _ in range(2)] == ["cache_miss"] * 2
+
+
 async def test_without_a_model_the_rule_answers_and_has_no_confidence():
     """An amount over 400 is high; a forced driver never falls back."""
     async with http(build_sentinel(model_down=True)) as client:
