@@ -164,7 +164,11 @@ def _query_parameters(operation: Operation) -> list[JsonDict]:
     if operation.query is None:
         return []
     schema = operation.query.model_json_schema(ref_template=_REF)
-    return [_query_parameter(name, part, schema.get("$defs", {})) for name, part in schema["properties"].items()]
+    definitions, required = schema.get("$defs", {}), schema.get("required", ())
+    return [
+        {**_query_parameter(name, part, definitions), "required": name in required}
+        for name, part in schema["properties"].items()
+    ]
 
 
 def _query_parameter(name: str, part: JsonDict, definitions: JsonDict) -> JsonDict:
@@ -177,7 +181,7 @@ def _query_parameter(name: str, part: JsonDict, definitions: JsonDict) -> JsonDi
         schema = {**schema, **definitions[reference.rsplit("/", 1)[1]]}
     if schema.get("default", ...) is None:
         del schema["default"]
-    parameter: JsonDict = {"name": name, "in": "query", "required": False, "schema": schema}
+    parameter: JsonDict = {"name": name, "in": "query", "schema": schema}
     if description := part.get("description"):
         parameter["description"] = description
     return parameter

@@ -40,3 +40,10 @@ RUN_REQUEST: dict[str, Any] = {
     "options": {"limit": 100, "concurrency": 8},
     "labels": {"release": "2026-11"},
 }
+
+INDEX_REQUEST: dict[str, Any] = {
+    "items": [
+        {"id": "aml-4.2", "text": "Transfers above 10,000 EUR need a second review.", "metadata": {"domain": "aml"}},
+        {"id": "txn-0", "input": {"amount": 12.5, "currency": "EUR", "merchant": "Corner Shop"}, "label": "low"},
+    ]
+}

@@ -20,7 +20,7 @@ _DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+
 
 
 def _number(value: Any) -> Any:
-    if isinstance(value, str) and not re.fullmatch(r"\d{1,9}", value, re.ASCII):
+    if isinstance(value, str) and not re.fullmatch(r"\d{1,15}", value, re.ASCII):
         raise ValueError("must be a whole number")
     return value
 
@@ -47,6 +47,7 @@ def _on_record(moment: datetime) -> datetime:
 
 Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT), BeforeValidator(_number)]
 Revision = Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(_number)]
+Size = Annotated[int, Field(ge=0, le=10**12), BeforeValidator(_number)]
 Truth = Annotated[bool, BeforeValidator(_truth)]
 Moment = Annotated[
     datetime,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from starlette.routing import BaseRoute, Route
 
-from app.api import batch, evaluate, operate, runs
+from app.api import batch, evaluate, index, operate, provenance, runs
 from app.api.access import Access
 from app.api.operation import Operation, Resource
 
@@ -14,6 +14,8 @@ OPERATIONS: tuple[Operation, ...] = (
     *evaluate.OPERATIONS,
     *batch.OPERATIONS,
     *runs.OPERATIONS,
+    *provenance.OPERATIONS,
+    *index.OPERATIONS,
     *operate.OPERATIONS,
 )
 """In the order in which paths are tried: the busiest first."""
