@@ -129,15 +129,23 @@ class _Cue:
     pattern: re.Pattern[str]
 
     def matches(self, prose: Normal) -> Iterator[tuple[Row, re.Match[str]]]:
-        text, reach = (prose.plain if self.row.cased else prose.lower), self.row.reach
-        at, done = text.find(self.literal), 0
+        text = prose.plain if self.row.cased else prose.lower
+        at = text.find(self.literal)
+        if at < 0:
+            return
+        dense = text.count(self.literal, at) * _WINDOW > len(text) > _WINDOW * _WINDOW
+        for match in self.pattern.finditer(text) if dense else self._near(text, at):
+            if begins_word(text, match.start()):
+                yield self.row, match
+
+    def _near(self, text: str, at: int) -> Iterator[re.Match[str]]:
+        reach, done = self.row.reach, 0
         while at >= 0:
             start = max(done, at - reach)
             match = self.pattern.search(text, start, at + _WINDOW) if reach else self.pattern.match(text, at)
             if match is not None:
                 done = match.end()
-                if begins_word(text, match.start()):
-                    yield self.row, match
+                yield match
             at = text.find(self.literal, max(at + 1, done))
 
 

@@ -20,6 +20,9 @@ VERSION = "1"
 MOST_ANCHORS = 128
 """Distinct claims that are checked; a narrative with more is flagged as it is."""
 
+LONGEST_INLINE = 20_000
+"""Characters of a narrative up to which stages 1 and 2 are quicker than handing them to a thread."""
+
 LONGEST_CHUNK = 8_000
 LONGEST_QUERY = 400
 SHORTEST_QUERY = 3
@@ -32,6 +35,12 @@ class Settlement:
     anchor: AnchorToken
     status: AnchorStatus | None
     places: tuple[Place, ...] = ()
+
+
+def settle_all(narrative: str, ground: Ground) -> tuple[list[Settlement], bool]:
+    """Stages 1 and 2: what is known of each distinct claim, and whether there are more than are looked at."""
+    claims = list({claim.key: claim for claim in reversed(find_claims(narrative))}.values())[::-1]
+    return [settle(claim, ground) for claim in claims[:MOST_ANCHORS]], len(claims) > MOST_ANCHORS
 
 
 def settle(anchor: AnchorToken, ground: Ground) -> Settlement:
@@ -81,14 +90,16 @@ class NarrativeGrounding:
 
     async def __call__(self, item: LayerInput) -> NarrativeGroundingResult:
         narrative = read_narrative(item.prediction.raw_output, item.profile)
-        claims = _distinct(find_claims(narrative))
-        if not claims:
-            raise Skip(SkipReason.NOTHING_TO_GROUND)
         ground = Ground(item.prediction.raw_output, item.input, item.profile)
-        settled = [settle(claim, ground) for claim in claims[:MOST_ANCHORS]]
+        if len(narrative) <= LONGEST_INLINE:
+            settled, more = settle_all(narrative, ground)
+        else:
+            settled, more = await anyio.to_thread.run_sync(settle_all, narrative, ground, abandon_on_cancel=True)
+        if not settled:
+            raise Skip(SkipReason.NOTHING_TO_GROUND)
         looked_up = await self._look_up(narrative, settled, item)
         anchors = _anchors(settled, looked_up or {}, item.evidence)
-        flagged = len(claims) > MOST_ANCHORS or any(each.status is AnchorStatus.UNGROUNDED for each in anchors)
+        flagged = more or any(each.status is AnchorStatus.UNGROUNDED for each in anchors)
         return NarrativeGroundingResult(ng_flagged=flagged, stage=2 if looked_up is None else 3, anchors=anchors)
 
     async def _look_up(
@@ -161,10 +172,6 @@ def sentence_around(text: str, start: int, end: int) -> str:
 
 
 _ENDS = (". ", "! ", "? ", ".\n", "\n", "; ")
-
-
-def _distinct(claims: Sequence[AnchorToken]) -> list[AnchorToken]:
-    return list({claim.key: claim for claim in reversed(claims)}.values())[::-1]
 
 
 def _holders(claims: Sequence[AnchorToken], chunks: Sequence[PolicyChunk]) -> dict[str, list[str]]:
