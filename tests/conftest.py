@@ -25,12 +25,14 @@ def postgres() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def store_settings(request: pytest.FixtureRequest, tmp_path: Path) -> StoreSettings:
+def store_settings(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreSettings]:
     """A fresh database of each kind, with the newest schema once opened."""
     if request.param == "sqlite":
-        return StoreSettings(url=f"sqlite:///{tmp_path}/store.db")
+        yield StoreSettings(url=f"sqlite:///{tmp_path}/store.db")
+        return
     server: PostgresServer = request.getfixturevalue("postgres")
-    return StoreSettings(url=server.migrated_database())
+    with server.migrated_database() as url:
+        yield StoreSettings(url=url)
 
 
 @pytest.fixture

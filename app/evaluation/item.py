@@ -35,6 +35,8 @@ def read_item(request: EvaluateRequest, systems: Mapping[str, System]) -> Item:
     if system is None:
         known = ", ".join(sorted(systems))
         raise _wrong("/system", f"unknown system {request.system[:100]!r}; known are: {known}")
+    if "\0" in request.id:
+        raise _wrong("/id", "an id can't hold the character NUL")
     prediction = _predict(request, system)
     if prediction.label in system.profile.not_verdicts:
         raise _wrong("/label", f"{prediction.label!r} says that nothing was judged; there is nothing to evaluate")
@@ -82,7 +84,7 @@ def _content(prediction: EvalPrediction, request: EvaluateRequest) -> bytes:
     try:
         return canonical_bytes(value)
     except ValueError as exc:
-        raise _wrong("", str(exc)) from exc
+        raise _wrong("", f"it can't be written as JSON: {exc}") from exc
 
 
 def _wrong(pointer: str, message: str) -> Unprocessable:

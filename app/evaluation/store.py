@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
-from sqlalchemy import ColumnElement, Connection, Select, exists, select
+from sqlalchemy import ColumnElement, Connection, Select, exists, false, select
 
 from app.evaluation.record import with_log_index
 from app.evaluation.tables import accepted_work, evaluations
 from app.store.database import Database
 from app.store.ids import to_text
-from app.store.paging import MAX_LIMIT, Page, decode_cursor, page_of
+from app.store.paging import MAX_LIMIT, Page, decode_cursor, is_storable, page_of
 from app.store.rows import Row, insert_rows
 from layers.provenance import Provenance
 
@@ -100,6 +100,8 @@ class EvaluationStore:
 
     async def get(self, evaluation_id: str, revision: int | None = None) -> Stored | None:
         """One revision, the newest by default."""
+        if not is_storable(evaluation_id):
+            return None
         query = _stored().where(evaluations.c.evaluation_id == evaluation_id)
         if revision is not None:
             query = query.where(evaluations.c.revision == revision)
@@ -214,7 +216,7 @@ def _conditions(filters: EvaluationFilter) -> list[ColumnElement[bool]]:
     conditions: list[ColumnElement[bool]] = [is_newest]
     for name in ("system", "prediction_id", "disposition"):
         if (value := getattr(filters, name)) is not None:
-            conditions.append(columns[name] == value)
+            conditions.append(columns[name] == value if is_storable(value) else false())
     if filters.degraded is not None:
         conditions.append(columns.degraded if filters.degraded else ~columns.degraded)
     if filters.since is not None:

@@ -16,6 +16,7 @@ from app.evaluation.model import Accepted, BatchStatus, WorkError
 from app.evaluation.tables import accepted_work
 from app.store.database import Database
 from app.store.ids import now
+from app.store.paging import is_storable
 from app.store.rows import Row, insert_rows, inserter
 from layers.canonical import canonical_bytes
 
@@ -138,7 +139,7 @@ class WorkStore:
         query = select(columns.status, columns.batch_id, columns.error, columns.created_at, columns.result_id).where(
             columns.work_id == work_id
         )
-        row = await self._database.read(lambda conn: conn.execute(query).first())
+        row = await self._database.read(lambda conn: conn.execute(query).first()) if is_storable(work_id) else None
         if row is None:
             return None
         error = None if row.error is None else WorkError.model_validate_json(bytes(row.error))
@@ -152,7 +153,7 @@ class WorkStore:
         columns = accepted_work.c
         query = select(columns.status, columns.created_at, columns.work_id, columns.result_id)
         query = query.where(columns.batch_id == batch_id).order_by(columns.position)
-        rows = await self._database.read(lambda conn: conn.execute(query).all())
+        rows = await self._database.read(lambda conn: conn.execute(query).all()) if is_storable(batch_id) else []
         if not rows:
             return None
         n_done = sum(row.status == "done" for row in rows)

@@ -39,7 +39,9 @@ def decode_cursor(cursor: str, *types: type[str] | type[int]) -> tuple[str | int
     except (UnicodeError, binascii.Error, ValueError, RecursionError):
         raise BadRequest("the cursor is not one that this service gave out") from None
     fits = isinstance(key, list) and len(key) == len(types)
-    if not fits or any(type(value) is not kind for value, kind in zip(key, types, strict=True)):
+    if not fits or any(
+        type(value) is not kind or not is_storable(value) for value, kind in zip(key, types, strict=True)
+    ):
         raise BadRequest("the cursor belongs to another list")
     return tuple(key)
 
@@ -48,3 +50,10 @@ def page_of(rows: Sequence[T], limit: int, key: Sequence[tuple[str | int, ...]])
     """The first `limit` of `rows`, of which one more than that was asked for; `key` holds each row's sort key."""
     more = len(rows) > limit
     return Page(tuple(rows[:limit]), encode_cursor(*key[limit - 1]) if more else None)
+
+
+def is_storable(value: str | int) -> bool:
+    """Whether both databases can compare a column with it: no NUL, no lone surrogate, 64 bits."""
+    if isinstance(value, int):
+        return value.bit_length() < 64
+    return "\0" not in value and not any("\ud800" <= char <= "\udfff" for char in value)

@@ -13,6 +13,7 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import create_engine
 
 import app.evaluation.tables
+import app.index.tables
 import app.runs.tables  # noqa: F401 - declares its tables
 from app.settings import StoreSettings
 from app.store import migrate
