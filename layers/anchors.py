@@ -133,7 +133,7 @@ class _Cue:
         at = text.find(self.literal)
         if at < 0:
             return
-        dense = text.count(self.literal, at) * _WINDOW > len(text) > _WINDOW * _WINDOW
+        dense = len(text) > _WINDOW * _WINDOW and text.count(self.literal, at) * _WINDOW > len(text)
         for match in self.pattern.finditer(text) if dense else self._near(text, at):
             if begins_word(text, match.start()):
                 yield self.row, match
