@@ -11,7 +11,7 @@ from layers.claim_checks import Case, Check, Piece, anchors_stand, covered, stre
 from layers.claim_contradictions import contradicted
 from layers.claim_reading import Reading, index_fields, read_claim
 from layers.claim_shapes import causes_stand, counts_stand, dates_stand, lists_stand, relations_stand
-from layers.evidence import clean_text
+from layers.evidence import DEFAULT_LIMITS, clean_text
 from layers.model import RUNGS, Claim, Evidence, EvidenceRole, JsonObject, Rung
 
 MAX_CLAIMS = 50
@@ -86,7 +86,9 @@ _CHECKS: tuple[tuple[str, str, Rung, frozenset[str]], ...] = (
     ("strength_paid", "quantifiers on a ten-step scale", Rung.ANCHOR_WARRANTED, frozenset({"overbroad"})),
 )  # fmt: skip
 
-_HIGHEST: Mapping[str, Rung] = {code: rung for _, _, rung, codes in _CHECKS for code in codes}
+CHECK_NAMES: frozenset[str] = frozenset(name for name, _, _, _ in _CHECKS)
+HIGHEST: Mapping[str, Rung] = {code: rung for _, _, rung, codes in _CHECKS for code in codes}
+"""The highest rung of a claim with a problem of that code."""
 _CONTENT_CHECKS: tuple[Check, ...] = (
     anchors_stand,
     lists_stand,
@@ -117,7 +119,7 @@ def verify_claims(
     given: Sequence[object] = claims if isinstance(claims, (list, tuple)) and len(claims) <= MAX_CLAIMS else ({},)
     checked = [book.check(claim) for claim in given]
     judged = tuple(claim for claim, _ in checked)
-    problems = {_code(problem) for claim in judged for problem in claim.problems}
+    problems = {code_of(problem) for claim in judged for problem in claim.problems}
     looked_into = any(deep for _, deep in checked)
     rungs = Counter(claim.rung for claim in judged)
     backed = sum(1 for claim, deep in checked if deep and not any(p.startswith("uncovered") for p in claim.problems))
@@ -136,7 +138,8 @@ def _run(row: tuple[str, str, Rung, frozenset[str]], any_claim: bool, deep: bool
     return CheckRun(name, ran, method, problems.isdisjoint(codes) if ran else None)
 
 
-def _code(problem: str) -> str:
+def code_of(problem: str) -> str:
+    """The code of a problem `code:detail`."""
     return problem.partition(":")[0]
 
 
@@ -150,7 +153,9 @@ class _Book:
         self._by_id = {piece.id: piece for piece in evidence}
         self._pieces: dict[str, Piece] = {}
         self._labels = tuple(label.casefold() for label in labels)
-        self._incomplete = frozenset(incomplete)
+        held = Counter(piece.role for piece in evidence)
+        full = {role for role, most in DEFAULT_LIMITS.per_role.items() if held[role] >= most}
+        self._incomplete = frozenset(incomplete) | full  # a role at its limit may have lost pieces
         self._cap = cap
         self._fields = index_fields(evidence)
         self._providers = frozenset(
@@ -176,7 +181,7 @@ class _Book:
             else:
                 deep = False
         shown = tuple(problem[:_SHOWN] for problem in dict.fromkeys(problems))
-        rung = min((_HIGHEST[_code(p)] for p in problems), key=RUNGS.index, default=Rung.EVIDENCE_WARRANTED)
+        rung = min((HIGHEST[code_of(p)] for p in problems), key=RUNGS.index, default=Rung.EVIDENCE_WARRANTED)
         return Claim(text=text[:MAX_TEXT], evidence_ids=ids[:MAX_CLAIMS], rung=rung, problems=shown), deep
 
     def _structure(self, text: str, ids: tuple[str, ...]) -> Iterator[str]:

@@ -334,3 +334,13 @@ def test_no_reply_breaks_the_verification_or_climbs_without_pointers(claims):
 @given(CLAIMS)
 def test_the_same_question_has_the_same_answer(claims):
     assert verify_claims(claims, EVIDENCE, labels=LABELS) == verify_claims(claims, EVIDENCE, labels=LABELS)
+
+
+def test_a_role_at_its_limit_may_have_lost_pieces_and_cannot_pay_for_all():
+    near = [
+        Evidence(id=f"E{i}", role=EvidenceRole.NEIGHBOR, pointer=f"/n/{i}", text=f"txn_{i}: low") for i in range(1, 9)
+    ]
+    claim = {"text": "All neighbours were labelled low", "evidence_ids": [piece.id for piece in near]}
+    (full,) = verify_claims([claim], near, labels=LABELS).claims
+    (short,) = verify_claims([{**claim, "evidence_ids": claim["evidence_ids"][:7]}], near[:7], labels=LABELS).claims
+    assert (codes(full), codes(short)) == (["overbroad"], [])

@@ -1,0 +1,94 @@
+"""The compliance row is computed from what was recorded, and a broken principle shows."""
+
+import copy
+
+import pytest
+
+from layers.compliance import PLAN_KEYS, Recorded, compliance, summary
+from layers.model import Evidence, EvidenceRole
+from layers.pointers import verify_claims
+
+EVIDENCE = [Evidence(id="E1", role=EvidenceRole.RAW_OUTPUT, pointer="/confidence", text="0.62")]
+CLAIMS = [
+    {"text": "The confidence is 0.62", "evidence_ids": ["E1"]},
+    {"text": "The confidence is 0.63", "evidence_ids": ["E1"]},
+]
+
+
+def judged() -> Recorded:
+    verification = verify_claims(CLAIMS, EVIDENCE).as_json()
+    return Recorded(
+        stages={
+            "preflight": [{"status": "clear"}],
+            "retrieval_plan": [{"layer": "consistency", **dict.fromkeys(PLAN_KEYS)}],
+            "evidence": [{"items": [{"id": "E1"}]}],
+            "prompt": [{"layer": "judge", "text": "...", "sha256": "sha256:00"}],
+            "model_output": [{"layer": "judge", "text": "{}"}],
+            "verification": [{"layer": "judge", **verification}],
+        },
+        verdict={
+            "disposition": "review",
+            "decision": "row",
+            "suspicion_score": 0.5,
+            "heuristic_result": {"flags": [{"severity": 0.5}]},
+        },
+    )
+
+
+def status(recorded: Recorded) -> dict[int, str]:
+    return {row.principle: row.status for row in compliance(recorded)}
+
+
+def test_a_judged_evaluation_holds_to_every_principle_that_it_can_show():
+    rows = compliance(judged())
+    assert [row.principle for row in rows] == list(range(1, 11))
+    assert all(row.how for row in rows)
+    assert summary(rows) == {"held": [1, 2, 3, 4, 5, 6, 7, 9], "not_applicable": [8, 10], "violated": []}
+
+
+def test_an_evaluation_without_a_model_has_no_occasion_for_most():
+    plain = Recorded({"preflight": [{"status": "not_needed"}]}, judged().verdict)
+    assert summary(compliance(plain)) == {
+        "held": [4, 9],
+        "not_applicable": [1, 2, 3, 5, 6, 7, 8, 10],
+        "violated": [],
+    }
+
+
+def set_rung(stages, number, rung):
+    stages["verification"][0]["claims"][number]["rung"] = rung
+
+
+@pytest.mark.parametrize(
+    ("principle", "change"),
+    [
+        pytest.param(
+            1, lambda s, v: s["verification"][0]["checks"][0].update(name="asked_a_model"), id="unknown-check"
+        ),
+        pytest.param(1, lambda s, v: s["verification"][0]["checks"][0].update(method=""), id="no-method"),
+        pytest.param(2, lambda s, v: s["verification"][0]["claims"][0].update(quote="x"), id="quotation-read"),
+        pytest.param(2, lambda s, v: s.pop("verification"), id="answer-not-verified"),
+        pytest.param(3, lambda s, v: s.pop("evidence"), id="no-map"),
+        pytest.param(3, lambda s, v: s["evidence"][0].update(items=[]), id="points-outside-the-map"),
+        pytest.param(4, lambda s, v: s.pop("preflight"), id="policy-not-bound"),
+        pytest.param(4, lambda s, v: s["retrieval_plan"][0].pop("top_k"), id="plan-incomplete"),
+        pytest.param(4, lambda s, v: s["prompt"][0].pop("sha256"), id="prompt-not-bound"),
+        pytest.param(5, lambda s, v: s["verification"][0]["checks"].pop(), id="check-missing"),
+        pytest.param(6, lambda s, v: set_rung(s, 1, "ANCHOR-WARRANTED"), id="anchor-missing-and-warranted"),
+        pytest.param(7, lambda s, v: s["verification"][0].update(rung="EVIDENCE-WARRANTED"), id="not-the-lowest"),
+        pytest.param(7, lambda s, v: set_rung(s, 0, "ENTAILMENT-VERIFIED"), id="entailment"),
+        pytest.param(7, lambda s, v: set_rung(s, 0, "SUPREME"), id="no-rung"),
+        pytest.param(9, lambda s, v: v.update(suspicion_score=0.1), id="score-below-the-flags"),
+        pytest.param(9, lambda s, v: v.update(decision=None), id="no-row-of-the-table"),
+    ],
+)
+def test_a_broken_principle_is_violated(principle, change):
+    good = judged()
+    stages, verdict = copy.deepcopy(good.stages), copy.deepcopy(good.verdict)
+    change(stages, verdict)
+    assert status(Recorded(stages, verdict))[principle] == "violated"
+
+
+def test_a_providers_answer_is_no_judges_claim():
+    recorded = Recorded({"preflight": [{}], "model_output": [{"layer": "disagreement"}]}, judged().verdict)
+    assert status(recorded)[2] == "not_applicable"
