@@ -39,6 +39,7 @@ async def test_a_burst_may_use_the_whole_rate_and_the_next_call_waits_for_the_wi
     assert clock.now == 0
     await send(limiter)
     assert clock.now == WINDOW
+    assert limiter.snapshot().used == 1
 
 
 async def test_no_window_ever_holds_more_than_the_rate() -> None:
@@ -109,7 +110,8 @@ async def test_a_turn_beyond_the_deadline_fails_at_once_and_says_when() -> None:
     assert limiter.snapshot().waiting == 0
 
 
-async def test_those_already_waiting_count_when_the_turn_is_foreseen() -> None:
+@pytest.mark.parametrize("lane", ["evaluate", "run"])
+async def test_those_already_waiting_count_when_the_turn_is_foreseen(lane: Lane) -> None:
     """The second in the queue of a rate of one has to wait for two windows, and knows it now."""
     clock = FakeClock()
     limiter = make(clock, rate=1)
@@ -124,7 +126,7 @@ async def test_those_already_waiting_count_when_the_turn_is_foreseen() -> None:
         group.start_soon(send, limiter)
         await anyio.wait_all_tasks_blocked()
         with pytest.raises(OverBudget) as caught:
-            await send(limiter, deadline=100)
+            await send(limiter, lane=lane, deadline=100)
         group.cancel_scope.cancel()
     assert caught.value.retry_after == 2 * WINDOW
 
@@ -170,6 +172,21 @@ async def test_slots_are_given_first_come_first_served_and_evaluate_goes_first()
         assert calls.order[-1] == "r2"
         await calls.let_go("r2")
     assert limiter.snapshot().in_use == 0
+
+
+@pytest.mark.parametrize("lane", ["evaluate", "run"])
+async def test_nobody_jumps_the_queue_between_a_release_and_the_waking_of_the_next(lane: Lane) -> None:
+    limiter = make(FakeClock(), slots=1)
+    calls = Holders(limiter)
+    async with anyio.create_task_group() as group:
+        await limiter.acquire("evaluate", None, nothing)
+        group.start_soon(calls.hold, "waiter", "evaluate")
+        await anyio.wait_all_tasks_blocked()
+        limiter.release("evaluate")
+        with pytest.raises(OverBudget):
+            await limiter.acquire(lane, 0.01, nothing)
+        assert calls.order == ["waiter"]
+        await calls.let_go("waiter")
 
 
 async def test_a_cancelled_waiter_leaks_nothing_and_wakes_the_next() -> None:
@@ -262,13 +279,15 @@ async def test_a_429_takes_a_fifth_off_the_rate_which_comes_back_slowly() -> Non
     assert limiter.snapshot().limit == 60
 
 
-@pytest.mark.parametrize("retry_after", [None, 10.0])
-async def test_the_429s_of_one_burst_are_one_lesson(retry_after: float | None) -> None:
+@pytest.mark.parametrize(
+    ("retry_after", "apart"), [pytest.param(None, 0.05, id="within a second"), pytest.param(60.0, 1.5, id="paused")]
+)
+async def test_the_429s_of_one_burst_are_one_lesson(retry_after: float | None, apart: float) -> None:
     clock = FakeClock()
     limiter = make(clock, rate=60)
     for _ in range(16):
         limiter.learn(429, {}, retry_after)
-        clock.now += 0.05
+        clock.now += apart
     assert limiter.snapshot().limit == 48
 
 
@@ -279,6 +298,8 @@ async def test_429s_never_lower_the_rate_to_nothing() -> None:
         limiter.learn(429, {}, None)
         clock.now += 2
     assert limiter.snapshot().limit == 1
+    clock.now += 60
+    assert limiter.snapshot().limit == 2
 
 
 async def test_the_remotes_own_limit_caps_the_rate_as_long_as_it_says_so() -> None:
