@@ -15,8 +15,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.api.access import Access, parse_keys
-from app.api.operation import log_unexpected
 from app.api.problems import instance_of, problem_response
+from app.api.resource import log_unexpected
 from app.api.routes import routes
 from app.errors import NotFound
 from app.openapi import SERVED, document

@@ -19,9 +19,10 @@ from app.api.batch_items import Bytes, Item, index_items
 from app.api.body import JSON, NDJSON, NDJSON_TYPES, media_type, parse
 from app.api.evaluate import ASYNC_HEADERS, PREFER, wants_async
 from app.api.examples import EVALUATE_REQUEST, NDJSON_BATCH
-from app.api.operation import Answer, Content, Operation, json_response, log_unexpected, services_of
+from app.api.operation import Answer, Content, Operation, json_response, services_of
 from app.api.problems import MAX_ERRORS, Problem, problem_body
 from app.api.query import path_id
+from app.api.resource import log_unexpected
 from app.api.spool import mapped, spooled
 from app.errors import FieldError, NotFound, Overloaded, ServiceError, TooLarge, Unavailable, Unprocessable
 from app.evaluation.model import BatchStatus, EvaluateRequest

@@ -8,7 +8,8 @@ from starlette.routing import BaseRoute, Route
 
 from app.api import batch, evaluate, index, operate, provenance, runs
 from app.api.access import Access
-from app.api.operation import Operation, Resource
+from app.api.operation import Operation
+from app.api.resource import Resource
 
 OPERATIONS: tuple[Operation, ...] = (
     *evaluate.OPERATIONS,
