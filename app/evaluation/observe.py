@@ -14,7 +14,11 @@ class Watch(Protocol):
         """A layer was run and ended like this; layers that were not run are not reported."""
 
     def end(self, *, evaluation_id: str | None, disposition: str | None, escalated: bool, degraded: bool) -> None:
-        """The evaluation is over. Without an id nothing was stored: cancelled, refused, or the answer was there."""
+        """The evaluation is over.
+
+        Without an id it was given up: cancelled, or refused by the store. An id without a disposition is that of an
+        answer that was there already.
+        """
 
 
 class Observer(Protocol):

@@ -108,13 +108,14 @@ class Pipeline:
         if plan.escalate:
             ended.escalated = True
             if _is_first_look(place) and (stored := await self._store.find(item.digest)) is not None:
+                ended.evaluation_id = stored.evaluation_id
                 return stored
             await self._evaluator.escalate(looked_at, outcomes, deadline=deadline, watch=watch)
         draft = self._draft(item, place, self._evaluator.complete(outcomes, plan), plan, recorder)
         stored = await self._store.save(draft)
+        ended.evaluation_id = stored.evaluation_id
         if stored.created:
-            ended.evaluation_id, ended.disposition = draft.evaluation_id, draft.disposition
-            ended.degraded = draft.degraded
+            ended.disposition, ended.degraded = draft.disposition, draft.degraded
             if draft.follow_up is not None:
                 self._on_follow_up()
         return stored
