@@ -22,7 +22,7 @@ class RequestFailed(Exception):
 
     def _sentence(self) -> str:
         text = str(self.problem.get("detail") or self.problem.get("title") or f"HTTP {self.status}")
-        errors = self.problem.get("errors") or []
+        errors = [item for item in self.problem.get("errors") or [] if item.get("message") != text]
         listed = "; ".join(f"{item.get('pointer', '')}: {item.get('message', '')}" for item in errors[:5])
         return f"{text} ({listed})" if listed else text
 
@@ -40,18 +40,38 @@ async def service(
         async with httpx.AsyncClient(base_url=server, headers=headers, timeout=60) as client:
             yield client
         return
+    async with _local(settings, execute=execute) as client:
+        yield client
+
+
+@asynccontextmanager
+async def _local(settings: Settings, *, execute: bool) -> AsyncIterator[httpx.AsyncClient]:
+    """The service in this process. What the block raises reaches the caller as it is, not as a group."""
+    from app.telemetry.logs import configure_logging
     from app.wiring import service_app
 
-    app = service_app(settings, execute=execute)
-    async with app.router.lifespan_context(app) as state:
-        shared = dict(state or {})
+    configure_logging("error", "pretty")
+    telemetry = settings.telemetry.model_copy(update={"enabled": settings.telemetry.given("endpoint")})
+    app = service_app(settings.model_copy(update={"telemetry": telemetry}), execute=execute)
+    try:
+        async with app.router.lifespan_context(app) as state:
+            shared = dict(state or {})
 
-        async def with_state(scope: Any, receive: Any, send: Any) -> None:
-            await app({**scope, "state": dict(shared)}, receive, send)
+            async def with_state(scope: Any, receive: Any, send: Any) -> None:
+                await app({**scope, "state": dict(shared)}, receive, send)
 
-        transport = httpx.ASGITransport(app=with_state)
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=3_600) as client:
-            yield client
+            transport = httpx.ASGITransport(app=with_state)
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=3_600) as client:
+                yield client
+    except BaseExceptionGroup as group:
+        raise _single(group) from None
+
+
+def _single(error: BaseException) -> BaseException:
+    """What the service's task group wrapped: the block's own exception where there was no other."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
 
 
 async def get(client: httpx.AsyncClient, path: str, **params: Any) -> Any:

@@ -127,10 +127,10 @@ def openapi(
     output: Annotated[Path | None, Option("--output", "-o", help="Write to a file instead of standard output.")] = None,
 ) -> None:
     """Print the OpenAPI document of the service."""
-    from app.openapi import document_bytes, export
+    from app.openapi import document_text, export
 
     if output is None:
-        write_text(document_bytes().decode())
+        write_text(document_text())
     else:
         export(output)
 

@@ -10,7 +10,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-out = Console(highlight=False, soft_wrap=True)
+PIPED_WIDTH = 160
+"""Columns of output that no terminal limits."""
+
+out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else PIPED_WIDTH)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 OK, FAILED, USAGE = 0, 1, 2

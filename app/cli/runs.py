@@ -15,8 +15,9 @@ from app.cli.console import out, report_tables
 def table(runs: list[dict[str, Any]]) -> Table:
     """One line a run, newest first."""
     shown = Table(box=None, pad_edge=False)
-    for column in ("run", "created", "system", "name", "status"):
-        shown.add_column(column)
+    shown.add_column("run", no_wrap=True, min_width=36)
+    for column in ("created", "system", "name", "status"):
+        shown.add_column(column, overflow="fold")
     shown.add_column("done", justify="right")
     shown.add_column("failed", justify="right")
     for run in runs:

@@ -112,10 +112,10 @@ def service_version() -> str:
         return "0.0.0"
 
 
-class _OncePerMinute(logging.Handler):
-    """Turns a flood of exporter complaints into one warning a minute that says how many there were."""
+class _Seldom(logging.Handler):
+    """Turns a flood of exporter complaints into one warning in ten minutes that says how many there were."""
 
-    def __init__(self, period: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, period: float = 600.0, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(logging.WARNING)
         self._period = period
         self._clock = clock
@@ -127,14 +127,14 @@ class _OncePerMinute(logging.Handler):
         if self._clock() < self._next:
             self._held_back += 1
             return
-        more = f" ({self._held_back} more in the last minute)" if self._held_back else ""
+        more = f" ({self._held_back} more since the last warning)" if self._held_back else ""
         self._next, self._held_back = self._clock() + self._period, 0
         _log.warning("telemetry could not be delivered: %s%s", record.getMessage().split("\n")[0][:300], more)
 
 
 def quiet_exporters() -> None:
-    """Route the SDK's own log records through one warning a minute."""
+    """Route the SDK's own log records through few warnings."""
     sdk = logging.getLogger("opentelemetry")
-    if not any(isinstance(handler, _OncePerMinute) for handler in sdk.handlers):
-        sdk.addHandler(_OncePerMinute())
+    if not any(isinstance(handler, _Seldom) for handler in sdk.handlers):
+        sdk.addHandler(_Seldom())
         sdk.propagate = False
