@@ -123,9 +123,9 @@ def excerpt(body: bytes, sent: Mapping[str, str], *, length: int = 300) -> str:
     text = _UNPRINTABLE.sub(" ", body[: 8 * length].decode("utf-8", "replace")).strip()
     for name, value in sent.items():
         if _SECRET_HEADERS.search(name):
-            for part in {value, *value.split()}:
-                if len(part) >= 4:
-                    text = text.replace(part, "***")
+            for secret in (value, value.rpartition(" ")[2]):  # with its scheme, and alone
+                if len(secret) >= 4:
+                    text = text.replace(secret, "***")
     return _SECRETS.sub(_hide, text)[:length]
 
 
