@@ -10,7 +10,12 @@ NAME = "recorded"
 
 
 class RecordedSystem:
-    """Answers each example with the prediction that it already carries."""
+    """Answers each example with the prediction that it already carries.
+
+    `immediate` tells a run that nobody is waited for, so that it need not hold back.
+    """
+
+    immediate = True
 
     async def predict(self, example: EvalExample) -> EvalPrediction:
         """The example's own prediction, under the example's id.

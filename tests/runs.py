@@ -63,9 +63,14 @@ class Scripted:
 class TaskEngine:
     """A `RunEngine` of plain tasks: it forgets everything when it is closed."""
 
+    executor = "tasks"
+
     def __init__(self) -> None:
         self._chunk: Chunk | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def alive(self, executor: str) -> bool:
+        return executor == self.executor
 
     async def launch(self, chunk: Chunk) -> None:
         self._chunk = chunk

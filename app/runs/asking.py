@@ -17,6 +17,9 @@ from layers.profile import SystemProfile
 MAX_MESSAGE = 2_000
 """Characters of an error's message that are kept."""
 
+NOT_ASKED = frozenset({"rate_limited", "busy"})
+"""Kinds that say "later": the remote's throttle, or our own budget for it."""
+
 LOGGED_BUGS = 3
 """Unforeseen errors of one run that are logged in full; a million of them would say no more."""
 
@@ -78,10 +81,10 @@ class Asker:
 
         Without one answer so far a failing probe counts: else a run against a dead system would wait for ever.
         """
-        not_asked = isinstance(exc, CircuitOpen) or exc.kind == "rate_limited"
+        not_asked = isinstance(exc, CircuitOpen) or exc.kind in NOT_ASKED
         down = probe and isinstance(exc, DependencyUnavailable)
         if not_asked or down:
-            self.standing.throttled = self.standing.throttled or exc.kind == "rate_limited"
+            self.standing.throttled = self.standing.throttled or exc.kind in NOT_ASKED
             self.gate.hold(exc.retry_after, probe=probe)
         return not_asked or (down and self.standing.reached)
 

@@ -16,6 +16,7 @@ from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import URL
 
 from app.runs.engine import Chunk
+from app.runs.seats import seats_of
 from layers.errors import ConfigurationError
 
 APPLICATION_VERSION = "runs-1"
@@ -54,20 +55,39 @@ class DbosEngine:
     of its own, so that its locks and the store's never meet.
     """
 
-    def __init__(self, url: URL, *, executor_id: str = "local") -> None:
+    def __init__(self, url: URL) -> None:
         self._url = url
-        self._executor_id = executor_id
+        self._seats = seats_of(url)
         self._sqlite: Engine | None = None
+        self._seat: int | None = None
+
+    @property
+    def executor(self) -> str | None:
+        return None if self._seat is None else f"seat-{self._seat}"
+
+    async def alive(self, executor: str) -> bool:
+        number = executor.removeprefix("seat-")
+        return number.isdecimal() and await asyncio.to_thread(self._seats.taken, int(number))
 
     async def launch(self, chunk: Chunk) -> None:
         """Begin. Blocks the loop for the part of a second that DBOS needs: only so does it adopt this loop."""
         if _running.engine is not None:
             raise RuntimeError("another run engine is active in this process")
+        _running.engine, _running.chunk = self, chunk
+        try:
+            self._seat = await asyncio.to_thread(self._seats.take)
+            DBOS(config=self._config())
+            DBOS.launch()
+        except BaseException:
+            await self.close()
+            raise
+
+    def _config(self) -> DBOSConfig:
         logging.getLogger("dbos").setLevel(logging.ERROR)
         config: DBOSConfig = {
             "name": "arbiter-l8",
             "application_version": APPLICATION_VERSION,
-            "executor_id": self._executor_id,
+            "executor_id": str(self.executor),
             "serializer": _Json(),
             "log_level": "ERROR",
             "enable_otlp": False,
@@ -75,19 +95,13 @@ class DbosEngine:
             "notification_listener_polling_interval_sec": 0.2,
         }
         if self._url.get_backend_name() == "sqlite":
-            path = engine_file(str(self._url.database))
+            path = engine_file(str(self._url.database), self._seat or 0)
             self._sqlite = _sqlite_engine(path)
             config |= {"system_database_url": f"sqlite:///{path}", "system_database_engine": self._sqlite}
         else:
             plain = self._url.set(drivername="postgresql").render_as_string(hide_password=False)
             config |= {"system_database_url": plain, "sys_db_pool_size": 5, "use_listen_notify": False}
-        _running.engine, _running.chunk = self, chunk
-        DBOS(config=config)
-        try:
-            DBOS.launch()
-        except BaseException:
-            await self.close()
-            raise
+        return config
 
     async def start(self, workflow_id: str) -> bool:
         status = await DBOS.get_workflow_status_async(workflow_id)
@@ -109,6 +123,8 @@ class DbosEngine:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())  # DBOS's own, now shut, was the default
         if self._sqlite is not None:
             self._sqlite.dispose()
+        await asyncio.to_thread(self._seats.leave)
+        self._seat = None
         _running.engine = _running.chunk = None
 
 
@@ -143,9 +159,9 @@ async def run_workflow(workflow_id: str) -> None:
         start = await _chunk_step(workflow_id, start)
 
 
-def engine_file(path: str) -> str:
-    """The engine's own SQLite file, beside the store's."""
-    return f"{path.removesuffix('.db')}.engine.db"
+def engine_file(path: str, seat: int = 0) -> str:
+    """The engine's own SQLite file, beside the store's; every process that works on runs has one."""
+    return f"{path}.engine{seat or ''}"
 
 
 def _sqlite_engine(path: str) -> Engine:

@@ -13,7 +13,17 @@ Done again after a crash it skips what has a record, so delivering it twice does
 
 
 class RunEngine(Protocol):
-    """Drives runs chunk by chunk and goes on after a crash or a restart."""
+    """Drives runs chunk by chunk and goes on after a crash or a restart.
+
+    `executor` names this process among all that work on the same store, from `launch` on; None = it works on none.
+    """
+
+    @property
+    def executor(self) -> str | None: ...
+
+    async def alive(self, executor: str) -> bool:
+        """Whether the process of that name is still there."""
+        ...
 
     async def launch(self, chunk: Chunk) -> None:
         """Begin to work, with what an earlier process left undone. Call it on the event loop that chunks belong to."""
@@ -33,6 +43,12 @@ class RunEngine(Protocol):
 
 class IdleEngine:
     """For a process that only reads: it takes no run and works on none."""
+
+    executor: str | None = None
+
+    async def alive(self, executor: str) -> bool:
+        """Leave everybody in peace."""
+        return True
 
     async def launch(self, chunk: Chunk) -> None:
         """Do nothing."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select
@@ -36,12 +36,14 @@ class KeyStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def claim(self, key: str, body_hash: str) -> str | None:
+    async def claim(self, key: str, body_hash: str, executor: str | None) -> str | None:
         """Take `key` for this request; the id of the run when an equal request has already made one.
 
         Raises `Conflict` while that request is being worked on, `KeyReused` for another body.
         """
-        row = insert(run_keys).values(idempotency_key=key, body_hash=body_hash, run_id=None, created_at=now())
+        row = insert(run_keys).values(
+            idempotency_key=key, body_hash=body_hash, run_id=None, executor=executor, created_at=now()
+        )
         try:
             await self._database.write(lambda conn: _done(conn.execute(row)))
         except IntegrityError:
@@ -53,9 +55,14 @@ class KeyStore:
         unsettled = delete(run_keys).where(run_keys.c.idempotency_key == key, run_keys.c.run_id.is_(None))
         await self._database.write(lambda conn: _done(conn.execute(unsettled)))
 
-    async def drop_unsettled(self, before: str) -> None:
-        """Free keys whose request was begun before that time and died with its process."""
-        old = delete(run_keys).where(run_keys.c.run_id.is_(None), run_keys.c.created_at < before)
+    async def unsettled(self) -> Sequence[str | None]:
+        """Processes whose requests hold keys without a run."""
+        query = select(run_keys.c.executor).where(run_keys.c.run_id.is_(None)).distinct()
+        return await self._database.read(lambda conn: conn.scalars(query).all())
+
+    async def drop_unsettled(self, executor: str | None) -> None:
+        """Free the keys of requests that died with that process."""
+        old = delete(run_keys).where(run_keys.c.run_id.is_(None), run_keys.c.executor.is_not_distinct_from(executor))
         await self._database.write(lambda conn: _done(conn.execute(old)))
 
     async def _earlier(self, key: str, body_hash: str) -> str | None:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from app.runs.model import (
+import numpy as np
+
+from app.runs.figures import (
     AccuracyBounds,
     Averages,
     Confusion,
@@ -22,9 +24,10 @@ from app.runs.model import (
     Scores,
     Undefined,
 )
+from app.runs.statistics import agreement, proportion
 
-Z_95 = 1.959963984540054
-"""The 97.5 % quantile of the standard normal distribution."""
+MAX_MATRIX = 200
+"""Labels that a confusion matrix shows; a report must not grow with the square of what a system invents."""
 
 NO_PREDICTED = "the label was never predicted"
 NO_EXPECTED = "no scored example has this label"
@@ -65,21 +68,11 @@ class Tally:
         return Tally(self.n_total, scored, failed)
 
 
-def wilson(successes: int, n: int, z: float = Z_95) -> Interval | None:
-    """The Wilson score interval of a proportion; None when `n` is 0.
-
-    Source: E. B. Wilson, "Probable inference, the law of succession, and statistical inference", JASA 22 (1927),
-    209-212; without continuity correction.
-    """
+def wilson(successes: int, n: int, *, level: float = 0.95) -> Interval | None:
+    """The Wilson score interval of a proportion; None when `n` is 0."""
     if n == 0:
         return None
-    p = successes / n
-    denominator = 1 + z * z / n
-    centre = (p + z * z / (2 * n)) / denominator
-    half = z / denominator * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    # At the ends the formula gives exactly 0 and 1; floating point must not move them.
-    low = 0.0 if successes == 0 else max(0.0, centre - half)
-    high = 1.0 if successes == n else min(1.0, centre + half)
+    low, high = proportion.wilson(successes, n, level=level)
     return Interval(low=low, high=high)
 
 
@@ -90,10 +83,11 @@ def score(tally: Tally, order: Iterable[str] = ()) -> Scores:
     Macro averages are plain means and weighted ones means by support, each over the labels where the figure is defined;
     what is undefined is null and listed in `undefined` with its reason.
     """
-    labels = _labels(tally, order)
-    rows = [_LabelCounts.of(tally, label) for label in labels]
+    labels = labels_of(tally, order)
+    rows = _LabelCounts.all(tally, labels)
     per_label = tuple(row.metrics() for row in rows)
     n_scored, correct = tally.n_scored, sum(row.tp for row in rows)
+    agreed, gaps = _agreement(tally, labels)
     return Scores(
         total=tally.n_total,
         correct=correct,
@@ -105,8 +99,9 @@ def score(tally: Tally, order: Iterable[str] = ()) -> Scores:
         intervals=Intervals(accuracy=wilson(correct, n_scored), per_label=tuple(row.intervals() for row in rows)),
         macro=_average(per_label, weighted=False),
         weighted=_average(per_label, weighted=True),
+        **agreed,
         confusion=_confusion(tally, labels),
-        undefined=tuple(_undefined(tally, rows)),
+        undefined=(*_undefined(tally, rows), *gaps),
     )
 
 
@@ -118,14 +113,13 @@ class _LabelCounts:
     predicted: int
 
     @classmethod
-    def of(cls, tally: Tally, label: str) -> _LabelCounts:
-        scored = tally.scored.items()
-        return cls(
-            label,
-            tp=tally.scored.get((label, label), 0),
-            expected=sum(n for (expected, _), n in scored if expected == label),
-            predicted=sum(n for (_, predicted), n in scored if predicted == label),
-        )
+    def all(cls, tally: Tally, labels: Iterable[str]) -> list[_LabelCounts]:
+        expected: Counter[str] = Counter()
+        predicted: Counter[str] = Counter()
+        for (one, other), n in tally.scored.items():
+            expected[one] += n
+            predicted[other] += n
+        return [cls(name, tally.scored.get((name, name), 0), expected[name], predicted[name]) for name in labels]
 
     def metrics(self) -> LabelMetrics:
         return LabelMetrics(
@@ -142,7 +136,8 @@ class _LabelCounts:
         )
 
 
-def _labels(tally: Tally, order: Iterable[str]) -> list[str]:
+def labels_of(tally: Tally, order: Iterable[str] = ()) -> list[str]:
+    """Every label that occurs: those of `order` first, then by name."""
     seen = {label for pair in tally.scored for label in pair} | {expected for expected, _ in tally.failed}
     first = [label for label in order if label in seen]
     return first + sorted(seen - set(first))
@@ -172,8 +167,48 @@ def _average(rows: Iterable[LabelMetrics], *, weighted: bool) -> Averages:
 
 
 def _confusion(tally: Tally, labels: list[str]) -> Confusion:
-    matrix = tuple(tuple(tally.scored.get((row, column), 0) for column in labels) for row in labels)
-    return Confusion(labels=tuple(labels), matrix=matrix)
+    shown = labels if len(labels) <= MAX_MATRIX else _most_frequent(tally, labels)
+    matrix = tuple(tuple(tally.scored.get((row, column), 0) for column in shown) for row in shown)
+    return Confusion(labels=tuple(shown), matrix=matrix, n_omitted=len(labels) - len(shown))
+
+
+def _most_frequent(tally: Tally, labels: list[str]) -> list[str]:
+    seen: Counter[str] = Counter()
+    for pair, n in tally.scored.items():
+        for label in set(pair):
+            seen[label] += n
+    kept = set(sorted(labels, key=lambda label: -seen[label])[:MAX_MATRIX])
+    return [label for label in labels if label in kept]
+
+
+def matrix_of(tally: Tally, labels: Sequence[str]) -> agreement.Matrix:
+    """The confusion counts as an array: rows expected, columns predicted, in the order of `labels`."""
+    place = {label: index for index, label in enumerate(labels)}
+    matrix = np.zeros((len(labels), len(labels)))
+    for (expected, predicted), n in tally.scored.items():
+        matrix[place[expected], place[predicted]] = n
+    return matrix
+
+
+_AGREEMENT: Mapping[str, Callable[[agreement.Matrix], float]] = {
+    "balanced_accuracy": agreement.balanced_accuracy,
+    "matthews": agreement.matthews_correlation,
+    "kappa": agreement.cohen_kappa,
+}
+
+
+def _agreement(tally: Tally, labels: list[str]) -> tuple[dict[str, float | None], list[Undefined]]:
+    figures: dict[str, float | None] = dict.fromkeys(_AGREEMENT)
+    if len(labels) > MAX_MATRIX:
+        reason = f"there are more than {MAX_MATRIX} labels"
+        return figures, [Undefined(metric=name, reason=reason) for name in figures]
+    matrix, gaps = matrix_of(tally, labels), []
+    for name, figure in _AGREEMENT.items():
+        try:
+            figures[name] = figure(matrix)
+        except agreement.Undefined as exc:
+            gaps.append(Undefined(metric=name, reason=str(exc)))
+    return figures, gaps
 
 
 def _undefined(tally: Tally, rows: Iterable[_LabelCounts]) -> Iterable[Undefined]:

@@ -7,6 +7,7 @@ from typing import Generic, Literal, TypeVar
 
 from pydantic import Field
 
+from app.runs.figures import Calibration, Scores, Slice
 from layers.model import EvalPrediction, Identifier, JsonObject, Label, Value
 
 SCHEMA_VERSION: Literal[1] = 1
@@ -126,87 +127,6 @@ class Record(Value):
     elapsed_ms: float
 
 
-class Interval(Value):
-    """A 95 % interval, both ends in 0..1."""
-
-    low: float
-    high: float
-
-
-class LabelMetrics(Value):
-    """One label's figures over the scored examples; null = undefined, with a reason in the report's `undefined`."""
-
-    label: str
-    precision: float | None
-    recall: float | None
-    f1: float | None
-    support: int
-
-
-class Averages(Value):
-    """Per-label figures averaged over the labels where they are defined."""
-
-    precision: float | None
-    recall: float | None
-    f1: float | None
-
-
-class Confusion(Value):
-    """`matrix[i][j]` counts the examples whose expected label is `labels[i]` and whose prediction is `labels[j]`."""
-
-    labels: tuple[str, ...]
-    matrix: tuple[tuple[int, ...], ...]
-
-
-class AccuracyBounds(Value):
-    """What accuracy over all examples could be if every unscored one were wrong (`worst`) or right (`best`)."""
-
-    worst: float | None
-    best: float | None
-
-
-class LabelIntervals(Value):
-    """Intervals of one label's proportions."""
-
-    label: str
-    precision: Interval | None
-    recall: Interval | None
-
-
-class Intervals(Value):
-    """Wilson 95 % intervals."""
-
-    level: float = 0.95
-    method: Literal["wilson"] = "wilson"
-    accuracy: Interval | None
-    per_label: tuple[LabelIntervals, ...] = ()
-
-
-class Undefined(Value):
-    """A metric that is null, and why. `label` is null for figures of the whole."""
-
-    metric: str
-    label: str | None = None
-    reason: str
-
-
-class Scores(Value):
-    """The figures of one reading of the labels, strict or binary, over the scored examples."""
-
-    total: int
-    correct: int
-    accuracy: float | None
-    per_label: tuple[LabelMetrics, ...]
-    n_scored: int
-    n_failed: int
-    accuracy_bounds: AccuracyBounds
-    intervals: Intervals
-    macro: Averages
-    weighted: Averages
-    confusion: Confusion
-    undefined: tuple[Undefined, ...]
-
-
 class EvalReport(Scores):
     """What a dataset says about a system. `total` counts every example, failed ones included.
 
@@ -216,8 +136,8 @@ class EvalReport(Scores):
     schema_version: Literal[1] = SCHEMA_VERSION
     failures_by_kind: dict[str, int] = Field(default_factory=dict)
     binary: Scores | None = None
-    slices: tuple[JsonObject, ...] = ()
-    calibration: JsonObject | None = None
+    slices: tuple[Slice, ...] = ()
+    calibration: Calibration | None = None
     predictions: tuple[EvalPrediction, ...] | None = None
 
 

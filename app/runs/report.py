@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from app.runs.metrics import Tally, score
-from app.runs.model import EvalReport, Scores
+from app.runs.figures import Scores
+from app.runs.model import EvalReport
 from layers.profile import SystemProfile
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Literal
@@ -30,9 +31,8 @@ from layers.ports import System
 MAX_PREDICTIONS = 10_000
 """Predictions that a report may carry; of a larger run they are had as records."""
 
-_DEAD_AFTER = {"sqlite": timedelta(0), "postgresql": timedelta(hours=1)}
-"""After how long an upload or a key that came to no end is forgotten at start. A SQLite file belongs to one process, so
-whatever is unfinished when that starts is dead."""
+_DEAD_UPLOAD = timedelta(hours=1)
+"""After how long an upload that came to no end is forgotten; until then its rows only take up room."""
 
 
 class RunService:
@@ -61,12 +61,15 @@ class RunService:
 
     async def launch(self) -> None:
         """Start the engine, with every run that an earlier process left unfinished."""
-        before = to_text(datetime.now(UTC) - _DEAD_AFTER[self._database.dialect])
-        await self._keys.drop_unsettled(before)
-        await self._datasets.drop_unfinished(before)
         await self._engine.launch(self._work.chunk)
+        if (me := self._engine.executor) is None:
+            return
+        await self._datasets.drop_unfinished(to_text(datetime.now(UTC) - _DEAD_UPLOAD))
+        for executor in await self._keys.unsettled():
+            if executor is None or executor == me or not await self._engine.alive(executor):
+                await self._keys.drop_unsettled(executor)
         for run in await self._runs.unfinished():
-            await self._ensure_worked_on(run)
+            await self._ensure_worked_on(run, me)
 
     async def submit(
         self,
@@ -89,7 +92,7 @@ class RunService:
         content = list(with_ids(dataset)) if isinstance(dataset, EvalDataset) else dataset
         if body_hash is None:
             body_hash = await asyncio.to_thread(hash_request, request, content)
-        known = await self._keys.claim(idempotency_key, body_hash)
+        known = await self._keys.claim(idempotency_key, body_hash, self._engine.executor)
         if known is not None:
             return await self.get(known)
         try:
@@ -104,6 +107,7 @@ class RunService:
         rows = await self._records.examples(stored.no, 0, LOOKED_AT)
         check_examples([EvalExample.model_validate_json(data) for _, data in rows], system.profile)
         run = new_run(request, stored, system.profile, self._settings, self._code_version)
+        run = dataclasses.replace(run, executor=self._engine.executor)
         await self._runs.create(run, key)
         await self._engine.start(run.workflow_id)
         return resource_of(run, progress_of(run, 0, 0, None))
@@ -190,10 +194,10 @@ class RunService:
 
     async def resume(self, run_id: str) -> Run:
         """Go on after `pause`. Idempotent. Raises `NotFound`, `Conflict`."""
-        if await self._runs.move(run_id, RunStatus.QUEUED, only_from={RunStatus.PAUSED}, next_generation=True):
-            await self._engine.start((await self._stored(run_id)).workflow_id)
-        else:
-            await self._refuse_unless(run_id, BUSY, "go on")
+        run = await self._stored(run_id)
+        if run.status is RunStatus.PAUSED:
+            await self._take_over(run, self._engine.executor, RunStatus.QUEUED)
+        await self._refuse_unless(run_id, BUSY, "go on")
         return await self.get(run_id)
 
     async def _refuse_unless(self, run_id: str, fine: set[RunStatus] | frozenset[RunStatus], what: str) -> None:
@@ -201,14 +205,16 @@ class RunService:
         if run.status not in fine:
             raise Conflict(f"a run that is {run.status.value} can't {what}")
 
-    async def _ensure_worked_on(self, run: StoredRun) -> None:
-        if await self._engine.start(run.workflow_id):
-            return
-        # Its workflow has ended without ending the run, or belongs to an engine whose file is gone.
-        if await self._runs.move(run.run_id, RunStatus.QUEUED, only_from=BUSY, next_generation=True):
+    async def _ensure_worked_on(self, run: StoredRun, me: str) -> None:
+        if run.executor == me:
+            if not await self._engine.start(run.workflow_id):  # its workflow has ended without ending the run
+                await self._take_over(run, me, run.status)
+        elif run.executor is None or not await self._engine.alive(run.executor):
+            await self._take_over(run, me, run.status)
+
+    async def _take_over(self, run: StoredRun, executor: str | None, status: RunStatus) -> None:
+        if await self._runs.hand_over(run, executor, status) and executor is not None:
             await self._engine.start((await self._stored(run.run_id)).workflow_id)
-        else:
-            await self._runs.move(run.run_id, RunStatus.CANCELLED, only_from={RunStatus.CANCELLING})
 
     async def _stored(self, run_id: str) -> StoredRun:
         run = await self._runs.get(run_id)

@@ -46,6 +46,7 @@ class StoredRun:
     n_total: int
     attempts: int
     generation: int
+    executor: str | None
     config: RunConfig
     created_at: str
     started_at: str | None
@@ -76,6 +77,7 @@ class RunStore:
             "n_total": run.n_total,
             "attempts": run.attempts,
             "generation": run.generation,
+            "executor": run.executor,
             "config": canonical_bytes(run.config.model_dump(mode="json")),
             "created_at": run.created_at,
         }
@@ -121,7 +123,6 @@ class RunStore:
         *,
         only_from: Collection[RunStatus],
         failure: RunFailure | None = None,
-        next_generation: bool = False,
     ) -> bool:
         """Change the status if it is one of `only_from`; whether it was. Start and end times are set on the way."""
         values: dict[str, Any] = {"status": to.value}
@@ -129,8 +130,6 @@ class RunStore:
             values["failure"] = canonical_bytes(failure.model_dump())
         if to in TERMINAL:
             values["finished_at"] = now()
-        if next_generation:
-            values["generation"] = runs.c.generation + 1
         allowed = [status.value for status in only_from]
         change = update(runs).where(runs.c.run_id == run_id, runs.c.status.in_(allowed)).values(values)
         begin = update(runs).where(runs.c.run_id == run_id, runs.c.started_at.is_(None)).values(started_at=now())
@@ -142,6 +141,15 @@ class RunStore:
             return moved
 
         return await self._database.write(work)
+
+    async def hand_over(self, run: StoredRun, executor: str | None, to: RunStatus) -> bool:
+        """Give the run, as it was read, to `executor` as a new workflow; False = somebody was quicker."""
+        change = (
+            update(runs)
+            .where(runs.c.run_id == run.run_id, runs.c.generation == run.generation, runs.c.status == run.status.value)
+            .values(status=to.value, executor=executor, generation=run.generation + 1)
+        )
+        return await self._database.write(lambda conn: conn.execute(change).rowcount > 0)
 
 
 def run_id_of(workflow_id: str) -> str:

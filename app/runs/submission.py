@@ -80,6 +80,7 @@ def new_run(
         n_total=n_examples * options.repeats,
         attempts=1,
         generation=0,
+        executor=None,
         config=config,
         created_at=now(),
         started_at=None,

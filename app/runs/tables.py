@@ -44,6 +44,7 @@ runs = Table(
     Column("n_total", Integer, nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("generation", Integer, nullable=False),
+    Column("executor", String(64)),
     Column("config", LargeBinary, nullable=False),
     Column("created_at", String(27), nullable=False),
     Column("started_at", String(27)),
@@ -51,8 +52,8 @@ runs = Table(
     Index("ix_runs_system", "system", "run_id"),
     Index("ix_runs_status", "status", "run_id"),
 )
-"""`config` is everything the run was asked to do, as canonical bytes. `generation` counts pauses, so that going on is
-a new workflow of the engine."""
+"""`config` is everything the run was asked to do, as canonical bytes. `executor` names the process that works on it;
+`generation` goes up when it goes on after a pause or with another process, which is a new workflow of the engine."""
 
 records = Table(
     "records",
@@ -78,6 +79,7 @@ run_keys = Table(
     Column("idempotency_key", String(256), primary_key=True),
     Column("body_hash", String(71), nullable=False),
     Column("run_id", String(36)),
+    Column("executor", String(64)),
     Column("created_at", String(27), nullable=False),
 )
-"""Which request made which run; `run_id` is null while that request is being worked on."""
+"""Which request made which run; `run_id` is null while `executor` is working on that request."""

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import create_engine, make_url, select, text
 
 from app.runs.dbos_engine import DbosEngine, engine_file
-from app.runs.model import RunOptions, RunStatus
+from app.runs.model import RunFilters, RunOptions, RunStatus
 from app.runs.start import open_runs
 from app.runs.tables import dataset_examples, records
 from app.settings import RunSettings, StoreSettings
@@ -179,11 +179,15 @@ def asked(log: Path) -> list[str]:
     return log.read_text().splitlines() if log.exists() else []
 
 
-async def kill_when(process: subprocess.Popen[bytes], log: Path, at_least: int) -> None:
+async def asked_about(process: subprocess.Popen[bytes], log: Path, at_least: int) -> None:
     with anyio.fail_after(30):
         while len(asked(log)) < at_least:
-            assert process.poll() is None, "it ended before it could be killed"
+            assert process.poll() is None, "it ended too early"
             await anyio.sleep(0.01)
+
+
+async def kill_when(process: subprocess.Popen[bytes], log: Path, at_least: int) -> None:
+    await asked_about(process, log, at_least)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
 
@@ -225,3 +229,25 @@ async def test_a_process_killed_again_and_again_comes_to_the_end(url: str, tmp_p
 async def test_a_killed_process_goes_on_on_postgresql(postgres, tmp_path: Path) -> None:
     with postgres.migrated_database() as url:
         await survive(url, tmp_path / "asked.log", 400, [100, 250])
+
+
+# --- several processes on one store -----------------------------------------------------------------------------------
+
+
+async def test_a_living_process_keeps_its_runs_and_a_dead_ones_are_taken_over(url: str, tmp_path: Path) -> None:
+    """A second process on the same store leaves the first one's run alone; after its death the run goes on."""
+    log = tmp_path / "asked.log"
+    other = begin(url, log, size := 3000)
+    await asked_about(other, log, 20)
+    mine = Scripted()
+    database = await open_database(url)
+    async with open_runs(database, {"tested": mine.as_system()}, SMALL) as service:
+        await ended(service, (await service.submit(request(), dataset(3))).run_id)
+        assert mine.asked.total() == 3
+    await kill_when(other, log, 100)
+    done = await finished(url)
+    async with open_runs(database, {"tested": mine.as_system()}, SMALL) as service:
+        for run in (await service.list(RunFilters())).items:
+            assert (await ended(service, run.run_id)).status is RunStatus.SUCCEEDED
+    await database.close()
+    assert mine.asked.total() == 3 + size - (len(done))

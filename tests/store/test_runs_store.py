@@ -20,7 +20,7 @@ from app.runs.parsing import DatasetError
 from app.runs.record_store import RecordStore
 from app.runs.store import RunStore, StoredRun
 from app.runs.submission import new_run
-from app.runs.tables import dataset_examples, datasets, run_keys
+from app.runs.tables import dataset_examples, datasets
 from app.settings import RunSettings
 from app.store.database import Database
 from app.store.ids import now
@@ -230,28 +230,41 @@ async def test_records_are_filtered_and_paged_in_the_datasets_order(database: Da
 async def test_a_key_is_claimed_by_one(database: Database) -> None:
     """In flight it is a conflict, for another body a refusal, and afterwards the run that it made."""
     keys = KeyStore(database)
-    assert await keys.claim("k", "sha256:a") is None
+    assert await keys.claim("k", "sha256:a", "me") is None
     with pytest.raises(Conflict):
-        await keys.claim("k", "sha256:a")
+        await keys.claim("k", "sha256:a", "me")
     with pytest.raises(KeyReused):
-        await keys.claim("k", "sha256:b")
+        await keys.claim("k", "sha256:b", "me")
     stored = StoredDataset(1, "sha256:" + "0" * 64, 1)
     run = new_run(request(), stored, PROFILE, RunSettings(), "test")
     await RunStore(database).create(run, "k")
-    assert await keys.claim("k", "sha256:a") == run.run_id
+    assert await keys.claim("k", "sha256:a", "me") == run.run_id
     with pytest.raises(KeyReused):
-        await keys.claim("k", "sha256:b")
+        await keys.claim("k", "sha256:b", "me")
     await keys.release("k")  # settled: nothing to give back
-    assert await keys.claim("k", "sha256:a") == run.run_id
+    assert await keys.claim("k", "sha256:a", "me") == run.run_id
 
 
 async def test_a_released_key_can_be_used_again(database: Database) -> None:
     keys = KeyStore(database)
-    await keys.claim("k", "sha256:a")
+    await keys.claim("k", "sha256:a", "me")
     await keys.release("k")
-    assert await keys.claim("k", "sha256:b") is None
-    await keys.drop_unsettled(now())
-    assert await rows_of(database, run_keys) == 0
+    assert await keys.claim("k", "sha256:b", "me") is None
+
+
+async def test_keys_of_a_dead_process_fall_free(database: Database) -> None:
+    """Those of a living one, and those that made a run, stay."""
+    keys = KeyStore(database)
+    await keys.claim("dead", "sha256:a", "seat-1")
+    await keys.claim("living", "sha256:a", "seat-2")
+    await keys.claim("nobody", "sha256:a", None)
+    assert set(await keys.unsettled()) == {"seat-1", "seat-2", None}
+    await keys.drop_unsettled("seat-1")
+    await keys.drop_unsettled(None)
+    assert await keys.claim("dead", "sha256:b", "seat-2") is None
+    assert await keys.claim("nobody", "sha256:b", "seat-2") is None
+    with pytest.raises(Conflict):
+        await keys.claim("living", "sha256:a", "seat-2")
 
 
 async def test_of_many_claims_one_wins(database: Database) -> None:
@@ -259,7 +272,7 @@ async def test_of_many_claims_one_wins(database: Database) -> None:
 
     async def claim() -> None:
         with contextlib.suppress(Conflict):
-            won.append(await keys.claim("k", "sha256:a"))
+            won.append(await keys.claim("k", "sha256:a", "me"))
 
     async with anyio.create_task_group() as group:
         for _ in range(20):

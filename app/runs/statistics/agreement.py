@@ -17,7 +17,7 @@ class Undefined(Exception):
 def _margins(matrix: Matrix) -> tuple[float, Matrix, Matrix]:
     n = float(matrix.sum())
     if n == 0:
-        raise Undefined("no scored examples")
+        raise Undefined("no example was scored")
     return n, matrix.sum(axis=1), matrix.sum(axis=0)
 
 

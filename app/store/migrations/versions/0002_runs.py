@@ -36,6 +36,7 @@ def upgrade() -> None:
         sa.Column("idempotency_key", sa.String(256), nullable=False),
         sa.Column("body_hash", sa.String(71), nullable=False),
         sa.Column("run_id", sa.String(36)),
+        sa.Column("executor", sa.String(64)),
         sa.Column("created_at", sa.String(27), nullable=False),
         sa.PrimaryKeyConstraint("idempotency_key", name="pk_run_keys"),
     )
@@ -76,6 +77,7 @@ def _runs() -> None:
         sa.Column("n_total", sa.Integer, nullable=False),
         sa.Column("attempts", sa.Integer, nullable=False),
         sa.Column("generation", sa.Integer, nullable=False),
+        sa.Column("executor", sa.String(64)),
         sa.Column("config", sa.LargeBinary, nullable=False),
         sa.Column("created_at", sa.String(27), nullable=False),
         sa.Column("started_at", sa.String(27)),
