@@ -34,7 +34,7 @@ def test_balanced_accuracy_is_the_mean_recall_of_labels_that_occur() -> None:
 @pytest.mark.parametrize(
     ("matrix", "reason"),
     [
-        (np.zeros((2, 2)), "no scored examples"),
+        (np.zeros((2, 2)), "no example was scored"),
         (np.array([[3.0, 1.0], [0.0, 0.0]]), "every example expects the same label"),
         (np.array([[3.0, 0.0], [2.0, 0.0]]), "every prediction is the same label"),
     ],
