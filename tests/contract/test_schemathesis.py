@@ -83,6 +83,6 @@ def test_requests_from_the_document(case: schemathesis.Case) -> None:
 
 @pytest.mark.slow
 @schema.parametrize()
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 def test_many_requests_from_the_document(case: schemathesis.Case) -> None:
     check(case)
