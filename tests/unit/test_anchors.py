@@ -217,6 +217,11 @@ def test_folding_twice_changes_nothing_more(text):
     assert fold(fold(text)) == fold(text)
 
 
+def test_a_mark_stays_with_its_letter_where_a_long_run_is_cut():
+    for length in range(505, 520):
+        assert fold("я" * length + "е\u0308") == "я" * length + "ё"
+
+
 @given(hostile)
 def test_positions_index_the_text_that_was_searched(text):
     for token in find_anchors(text, names=True):

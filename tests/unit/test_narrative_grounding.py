@@ -137,6 +137,8 @@ def test_the_decision_tree_against_references(narrative, refs, expected):
         ("A payment of $1,500.", None, {"message": "It says 1,500 USD."}, ASK),
         ("A payment of $1,500.", None, {"total": "$1,500"}, REFERENCE),
         ("A payment of $1,500.", None, {}, ASK),
+        ("A fee of $1.", {"urgent": True}, {"is_threat": True}, ASK),
+        ("A fee of $1.", {"list": [1]}, {}, REFERENCE),
         ("A payment of $1,500.", {"at": "1500-01-01", "flag": True, "n": float("1500.9")}, {}, ASK),
     ],
 )
