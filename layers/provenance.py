@@ -117,9 +117,12 @@ class Recorder:
         """How many notes a stage has."""
         return len(self._notes.get(stage, ()))
 
-    def finish(self, verdict: JsonObject) -> Provenance:
-        """Note the verdict and bind all stages under one root."""
-        self.note(Stage.VERDICT, verdict)
+    def finish(self, verdict: JsonObject | bytes) -> Provenance:
+        """Note the verdict, which may be canonical JSON already, and bind all stages under one root."""
+        if isinstance(verdict, bytes):
+            self.note_bytes(Stage.VERDICT, verdict)
+        else:
+            self.note(Stage.VERDICT, verdict)
         names = sorted(self._notes, key=lambda name: (_ORDER.get(name, _FOREIGN), name in _ORDER, name))
         salts = self._entropy(SALT_BYTES * len(names))
         stages = []

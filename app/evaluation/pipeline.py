@@ -143,10 +143,9 @@ class Pipeline:
         recorder: Recorder | None,
     ) -> Draft:
         verdict = decide(item.prediction, item.profile, outcomes, plan)
-        decided = build_record(item, outcomes, plan, verdict)
         created_at = now()
         record = canonical_bytes(
-            decided
+            build_record(item, outcomes, plan, verdict)
             | {
                 "evaluation_id": place.evaluation_id,
                 "provenance_root": None,
@@ -155,9 +154,11 @@ class Pipeline:
                 "revision": place.revision,
                 "replayed": False,
                 "created_at": created_at,
-            }
+            },
+            keys_are_strings=True,
         )
-        provenance = None if recorder is None else recorder.finish(decided)
+        # The verdict stage is the record itself, as it stands before its root and its place in the log are known.
+        provenance = None if recorder is None else recorder.finish(record)
         if provenance is not None:
             record = with_root(record, provenance.root)
         return Draft(

@@ -36,7 +36,7 @@ _REPLAYED = b'"replayed":false,"revision":'
 
 
 def build_record(item: Item, outcomes: Mapping[LayerName, Outcome], plan: Plan, verdict: Verdict) -> JsonObject:
-    """Everything on the answer that the evaluation itself decided: the provenance's verdict stage."""
+    """Everything on the answer that the evaluation itself decided; every key is a string."""
     record: JsonObject = {
         "prediction_id": item.prediction.id,
         "system": item.system,

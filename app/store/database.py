@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, Table
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from app.settings import StoreSettings
+from app.store.checkpoint import Checkpointer
 from app.store.engines import READERS, Dialect, Location, locate, prepare_file, reader_engine, writer_engine
 from app.store.migrate import check_current, upgrade_engine
 from app.store.rows import inserter
@@ -33,7 +35,12 @@ class Database:
         self.url = location.url
         self._writer_engine = writer
         self._reader_engine = reader
-        self._writer = Writer(writer)
+        self._checkpointer: Checkpointer | None = None
+        if location.dialect == "sqlite":
+            self._checkpointer = Checkpointer(Path(str(location.url.database)))
+            self._writer = Writer(writer, self._checkpointer.committed)
+        else:
+            self._writer = Writer(writer)
         self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="arbiter-reader")
 
     @classmethod
@@ -86,6 +93,8 @@ class Database:
             raise unavailable(exc) from exc
 
     def _dispose(self) -> None:
+        if self._checkpointer is not None:
+            self._checkpointer.close()
         self._writer_engine.dispose()
         self._reader_engine.dispose()
 

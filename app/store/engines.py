@@ -13,6 +13,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from app.settings import StoreSettings
+from app.store.checkpoint import BACKSTOP_PAGES
 from layers.errors import ConfigurationError
 
 Dialect = Literal["sqlite", "postgresql"]
@@ -82,14 +83,15 @@ def writer_engine(location: Location, settings: StoreSettings) -> Engine:
     """An engine of one connection whose transactions may write."""
     if location.dialect == "postgresql":
         return _postgres(location, pool_size=1)
-    return _sqlite(location, f"PRAGMA synchronous={settings.synchronous}", begin="BEGIN IMMEDIATE", size=1)
+    pragmas = (f"synchronous={settings.synchronous}", f"wal_autocheckpoint={BACKSTOP_PAGES}")
+    return _sqlite(location, pragmas, begin="BEGIN IMMEDIATE", size=1)
 
 
 def reader_engine(location: Location) -> Engine:
     """An engine of a few connections whose transactions only read, each from one snapshot on SQLite."""
     if location.dialect == "postgresql":
         return _postgres(location, pool_size=READERS, execution_options={"postgresql_readonly": True})
-    return _sqlite(location, "PRAGMA query_only=ON", begin="BEGIN", size=READERS)
+    return _sqlite(location, ("query_only=ON",), begin="BEGIN", size=READERS)
 
 
 def _postgres(location: Location, **options: Any) -> Engine:
@@ -102,7 +104,7 @@ def _postgres(location: Location, **options: Any) -> Engine:
     )
 
 
-def _sqlite(location: Location, pragma: str, *, begin: str, size: int) -> Engine:
+def _sqlite(location: Location, pragmas: tuple[str, ...], *, begin: str, size: int) -> Engine:
     engine = create_engine(
         location.url,
         pool_size=size,
@@ -115,10 +117,8 @@ def _sqlite(location: Location, pragma: str, *, begin: str, size: int) -> Engine
     def _connected(raw: Any, _record: Any) -> None:
         raw.isolation_level = None  # the driver must not begin transactions of its own
         cursor = raw.cursor()
-        cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
-        cursor.execute("PRAGMA journal_mode=WAL")
-        cursor.execute("PRAGMA foreign_keys=ON")
-        cursor.execute(pragma)
+        for pragma in (f"busy_timeout={BUSY_TIMEOUT_MS}", "journal_mode=WAL", "foreign_keys=ON", *pragmas):
+            cursor.execute(f"PRAGMA {pragma}")
         cursor.close()
 
     @event.listens_for(engine, "begin")

@@ -49,8 +49,9 @@ class Writer:
     each job in a savepoint of its own, so that a failure reaches its caller alone. A job may therefore run twice.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, after_commit: Callable[[], None] = lambda: None) -> None:
         self._engine = engine
+        self._after_commit = after_commit
         self._queue: queue.SimpleQueue[list[Job] | None] = queue.SimpleQueue()
         self._pending: list[Job] = []
         self._loop = asyncio.get_running_loop()
@@ -131,6 +132,7 @@ class Writer:
                 for job in jobs:
                     _run_alone(conn, job)
             transaction.commit()
+        self._after_commit()
 
 
 def _grouped(jobs: list[Job]) -> Iterable[tuple[Handler, list[Job]]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 import anyio
 from fastapi import FastAPI
@@ -24,6 +25,7 @@ from app.services import Connect, Services
 from app.settings import Settings
 from app.store.database import Database
 from app.store.engines import locate
+from app.store.ids import random_bytes
 from app.telemetry.evaluations import EvaluationTelemetry
 from app.telemetry.http import instrument
 from app.telemetry.metrics import Metrics
@@ -120,7 +122,7 @@ class _Builder:
         options = Options(
             max_in_flight=settings.server.max_in_flight,
             observer=EvaluationTelemetry(self.telemetry, self.metrics, systems),
-            new_recorder=Recorder,
+            new_recorder=partial(Recorder, random_bytes),
             ledger=log,
         )
         service = EvaluationService(database, systems, evaluator, settings.evaluation, options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import BadRequest
-from app.store.ids import now, to_text, uuid7
+from app.store.ids import now, random_bytes, to_text, uuid7
 from app.store.paging import decode_cursor, encode_cursor, page_of
 
 
@@ -63,3 +64,19 @@ def test_times_are_utc_with_microseconds() -> None:
     assert datetime.fromisoformat(now()).tzinfo == UTC
     with pytest.raises(ValueError, match="zone"):
         to_text(datetime(2026, 1, 1))
+
+
+def test_random_bytes_never_repeat() -> None:
+    """Not within a piece, not across pieces, not in a child process; any size can be had."""
+    drawn = [random_bytes(16) for _ in range(1_000)]
+    assert len(set(drawn)) == 1_000
+    assert [len(random_bytes(size)) for size in (0, 1, 4_095, 4_096, 4_097)] == [0, 1, 4_095, 4_096, 4_097]
+    random_bytes(1)
+    reader, writer = os.pipe()
+    if (child := os.fork()) == 0:
+        os.write(writer, random_bytes(16))
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(reader, 16) != random_bytes(16)
+    os.close(reader)
+    os.close(writer)
