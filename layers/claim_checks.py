@@ -5,18 +5,20 @@ Each check is a function of a read claim and the pieces it points to, and return
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from layers import claim_reading as cr
 from layers.anchors import AnchorToken, Held
 from layers.claim_reading import Reading
-from layers.folding import normal
+from layers.evidence import DEFAULT_LIMITS
 from layers.model import Evidence, EvidenceRole
-from layers.numerals import SHARED_SIGNS, Numeral, numerals
+from layers.numerals import SHARED_SIGNS
 from layers.quantifiers import Demand, demand_of, find_quantifiers, words
+
+_DIGIT = re.compile(r"\d")
 
 _ROLE_WORDS = {
     EvidenceRole.FLAG: ("flag", "flagged", "heuristic"),
@@ -24,11 +26,6 @@ _ROLE_WORDS = {
     EvidenceRole.NEIGHBOR: ("neighbor", "neighbour"),
     EvidenceRole.POLICY: ("policy", "regulation"),
 }
-
-
-@lru_cache(maxsize=4096)
-def _written(number: str) -> Numeral | None:
-    return next(numerals(normal(number).lower), None)
 
 
 class Piece:
@@ -51,14 +48,22 @@ class Piece:
         return answer
 
     def _look_up(self, anchor: AnchorToken) -> bool:
+        text = self.evidence.text
+        if anchor.value is not None:
+            if not _DIGIT.search(text):
+                return False  # most texts hold no number at all, and are cheaply told
+        else:
+            parts = cr.words_of(anchor.text)
+            if parts and cr.contains(self.spoken, parts):
+                return True  # what most true claims come to
+            if anchor.kind in {"name", "code"}:
+                if set(parts) <= self.words:
+                    return True
+                if text.isascii() and anchor.text.isascii():
+                    return False  # nothing to fold: there is no other way to write it
         if self._held is None:
-            self._held = Held(self.evidence.text)
-        if anchor.value is not None and anchor.kind != "date":
-            number = _written(anchor.text)
-            return number is not None and self._held.has_number(number)
-        if self._held.has(anchor):
-            return True
-        return anchor.kind in {"name", "code"} and set(cr.words_of(anchor.text)) <= self.words
+            self._held = Held(text)
+        return self._held.has(anchor)
 
     @property
     def spoken(self) -> tuple[str, ...]:
@@ -110,7 +115,8 @@ class Case:
         inside = [anchor for anchor in self.claim.anchors if start <= anchor.start and anchor.end <= end]
         if any(self.holds(anchor) for anchor in inside):
             return True
-        carrying = cr.content_words(words(self.claim.text[start:end]))
+        whole = end - start == len(self.claim.text)
+        carrying = cr.content_words(self.claim.spoken if whole else words(self.claim.text[start:end]))
         if not carrying:
             return not inside
         return 2 * sum(map(self.says, carrying)) >= len(carrying)
@@ -124,7 +130,7 @@ Check = Callable[[Case], Iterator[str]]
 def anchors_stand(case: Case) -> Iterator[str]:
     """Every number (as a value), code, name, date and label word of the claim stands in what it points to."""
     claim = case.claim
-    counted = {match.start(1) for match in cr.COUNT.finditer(claim.text)}  # the count check judges these
+    counted = {match.start(1) for match in claim.counts}  # the count check judges these
     checked = len(claim.labels) + len(counted)
     for anchor in claim.anchors:
         if anchor.start in counted or _is_pointer(anchor, case):
@@ -159,7 +165,7 @@ def covered(case: Case) -> Iterator[str]:
     for piece in case.pointed:
         if len(piece.spoken) <= 3 and not spelled.isdisjoint(piece.spoken):
             continue  # a short value (`USD`, `no`) that the claim spells out
-        if not any(map(piece.has, case.claim.anchors)) and not any(map(piece.says, carrying)):
+        if not any(map(piece.says, carrying)) and not any(map(piece.has, case.claim.anchors)):
             yield f"idle_pointer:{piece.evidence.id}"
 
 
@@ -186,4 +192,7 @@ def _enough(case: Case, demand: Demand) -> bool:
     there = Counter(piece.role for piece in case.evidence)
     if demand is Demand.MAJORITY:
         return bool(roles) and all(2 * shown[role] > there[role] for role in roles)
-    return bool(roles) and not roles & case.incomplete and all(shown[role] == there[role] for role in roles)
+    return bool(roles) and all(
+        shown[role] == there[role] and role not in case.incomplete and there[role] < DEFAULT_LIMITS.per_role[role]
+        for role in roles  # a role at its limit may have lost pieces
+    )

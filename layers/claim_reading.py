@@ -11,6 +11,11 @@ from layers.anchors import AnchorToken, find_anchors
 from layers.model import Evidence, EvidenceRole
 from layers.quantifiers import Quantifier, find_quantifiers, words
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 _R = EvidenceRole
 _OWN = frozenset({_R.RAW_OUTPUT, _R.INPUT, _R.FLAG})
 ANY_ROLE = frozenset(EvidenceRole)
@@ -53,11 +58,17 @@ _SPEAKS_OF: tuple[tuple[Kind, re.Pattern[str]], ...] = tuple(
         ),
     )
 )
+_KIND_CUES = frozenset(
+    word[:6]
+    for word in _words(
+        "require requiring prohibit forbid violates breach mandate oblige obliges permit contravene non compliance "
+        "comply complies under pursuant according provider driver drivers model models neighbor neighbour precedent "
+        "similar earlier flag flags flagged heuristic narrative reference cite cites cited citing citation mention "
+        "quote quotes state states stated"
+    )
+)
+"""How the words begin that the patterns begin with: most claims have none, and are spared the search."""
 _RULE_WORDS = re.compile(r"\b(?:polic(?:y|ies)|regulations?|laws?|statutes?|thresholds?)\b")
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
 
 
 _STOP = _words(
@@ -67,6 +78,7 @@ _STOP = _words(
     "label labels verdict transaction shows show shown says said"
 )
 _GENERIC_FIELDS = _words("type text name data value source message reason time input output result payload")
+_DIGIT = re.compile("[0-9]")
 _PARTS = re.compile(r"[^\W_]+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
@@ -80,6 +92,10 @@ CAUSE = re.compile(
     r"|consequently|so that|which is why)\b",
     re.IGNORECASE,
 )
+CAUSE_CUES = _words(
+    "because due owing as caused lead leads led result results therefore hence thus consequently so which"
+)
+"""The first words of what `CAUSE` finds."""
 _LIST_BREAK = re.compile(r",\s+(?:and\s+|or\s+)?|;\s+|\s+and\s+|\s+or\s+", re.IGNORECASE)
 
 NUMBER_WORDS = {
@@ -102,6 +118,8 @@ class Reading:
     text: str
     folded: str
     spoken: tuple[str, ...]
+    present: frozenset[str]
+    """The words, each once."""
     anchors: tuple[AnchorToken, ...]
     labels: tuple[str, ...]
     """The system's label words that the claim uses, folded in case."""
@@ -109,6 +127,7 @@ class Reading:
     kinds: tuple[Kind, ...]
     named: tuple[tuple[tuple[str, ...], Evidence], ...]
     """Fields of the item that the claim names, with the words in which it does, in the map's order."""
+    counts: tuple[re.Match[str], ...]
 
     def speaks_of(self, name: str) -> bool:
         return any(kind.name == name for kind in self.kinds)
@@ -123,7 +142,8 @@ def read_claim(text: str, *, labels: Sequence[str], fields: Fields, providers: f
     used = tuple(label for label in labels if _says(spoken, present, label))
     named = tuple(sorted(named_fields(spoken, fields), key=lambda pair: _number_of(pair[1])))
     kinds = tuple(_kinds(folded, present, anchors, bool(named), providers))
-    return Reading(text, folded, spoken, anchors, used, tuple(find_quantifiers(spoken)), kinds, named)
+    counts = () if present.isdisjoint(NUMBER_WORDS) and not _DIGIT.search(text) else tuple(COUNT.finditer(text))
+    return Reading(text, folded, spoken, present, anchors, used, tuple(find_quantifiers(spoken)), kinds, named, counts)
 
 
 def _number_of(piece: Evidence) -> tuple[int, str]:
@@ -139,7 +159,8 @@ def _says(spoken: tuple[str, ...], present: frozenset[str], label: str) -> bool:
 
 def contains(spoken: Sequence[str], parts: tuple[str, ...]) -> bool:
     """Whether the words `parts` stand in `spoken` side by side."""
-    return any(tuple(spoken[i : i + len(parts)]) == parts for i in range(len(spoken) - len(parts) + 1))
+    first, length = parts[0], len(parts)
+    return any(word == first and tuple(spoken[at : at + length]) == parts for at, word in enumerate(spoken))
 
 
 @lru_cache(maxsize=4096)
@@ -155,7 +176,8 @@ def _kinds(
     is_fact: bool,
     providers: frozenset[str],
 ) -> Iterable[Kind]:
-    found = [kind for kind, pattern in _SPEAKS_OF if pattern.search(folded)]
+    cued = not _KIND_CUES.isdisjoint([word[:6] for word in present])
+    found = [kind for kind, pattern in _SPEAKS_OF if pattern.search(folded)] if cued else []
     names = {kind.name for kind in found}
     if "norm" in names and ("mention" in names or not _names_a_rule(folded, anchors)):
         found = [kind for kind in found if kind.name != "norm"]  # "under" alone is no norm; "cites" speaks of the text
@@ -188,7 +210,7 @@ def index_fields(evidence: Iterable[Evidence]) -> Fields:
     """The fields of the raw output and the input, by how a claim may name them."""
     index: dict[str, list[tuple[tuple[str, ...], Evidence]]] = {}
     for piece in evidence:
-        if piece.role in {_R.RAW_OUTPUT, _R.INPUT}:
+        if piece.role == _R.RAW_OUTPUT or piece.role == _R.INPUT:  # noqa: PLR1714 - hashing an enum member is slow
             for form in field_forms(piece.pointer):
                 index.setdefault(form[0], []).append((form, piece))
     return index
@@ -227,8 +249,10 @@ def clauses(text: str) -> list[tuple[int, int]]:
 
 def list_items(text: str) -> list[tuple[int, int]]:
     """The spans of the items of an enumeration of three or more; empty when the text is none."""
+    if ", " not in text:
+        return []
     spans = _between(_LIST_BREAK, text)
-    return spans if len(spans) >= 3 and ", " in text else []
+    return spans if len(spans) >= 3 else []
 
 
 def _between(pattern: re.Pattern[str], text: str) -> list[tuple[int, int]]:

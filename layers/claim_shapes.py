@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from itertools import islice, pairwise
 
@@ -19,8 +19,8 @@ MOST_SHAPES = 8
 """Counts, causes or comparisons of one claim that are looked at; a claim with more is not taken as checked."""
 
 
-def _shapes(pattern: re.Pattern[str], case: Case) -> tuple[list[re.Match[str]], list[str]]:
-    matches = list(islice(pattern.finditer(case.claim.text), MOST_SHAPES + 1))
+def _shapes(found: Iterable[re.Match[str]]) -> tuple[list[re.Match[str]], list[str]]:
+    matches = list(islice(found, MOST_SHAPES + 1))
     problems = [f"too_many_shapes:{matches[-1].group()}"] if len(matches) > MOST_SHAPES else []
     return matches[:MOST_SHAPES], problems
 
@@ -34,7 +34,7 @@ def lists_stand(case: Case) -> Iterator[str]:
 
 def counts_stand(case: Case) -> Iterator[str]:
     """A count is written in the evidence, or the claim points to exactly so many pieces of one role."""
-    matches, problems = _shapes(cr.COUNT, case)
+    matches, problems = _shapes(case.claim.counts)
     yield from problems
     for match in matches:
         word = match.group(1).casefold()
@@ -48,8 +48,10 @@ def counts_stand(case: Case) -> Iterator[str]:
 
 def causes_stand(case: Case) -> Iterator[str]:
     """Cause and effect both stand in what the claim points to. That one causes the other is not checked here."""
+    if case.claim.present.isdisjoint(cr.CAUSE_CUES):
+        return
     text = case.claim.text
-    matches, problems = _shapes(cr.CAUSE, case)
+    matches, problems = _shapes(cr.CAUSE.finditer(text))
     yield from problems
     for match in matches:
         for side, start, end in (("before", 0, match.start()), ("after", match.end(), len(text))):
@@ -71,13 +73,16 @@ _SIGN = {
     "at least": ">=", "at most": "<=",
 }  # fmt: skip
 _RELATION = re.compile(r"\b(?:" + "|".join(sorted(_SIGN, key=len, reverse=True)) + r")\b", re.IGNORECASE)
+_RELATION_CUES = frozenset(phrase.split()[0] for phrase in _SIGN)
 _NOT = re.compile(r"(?:\bnot?\b|\bnever\b|n['\u2019]t\b)[^.;]{0,24}$", re.IGNORECASE)
 
 
 def relations_stand(case: Case) -> Iterator[str]:
     """Both sides of a comparison stand in what the claim points to, and where both are numbers it is true."""
+    if case.claim.present.isdisjoint(_RELATION_CUES):
+        return
     text = case.claim.text
-    matches, problems = _shapes(_RELATION, case)
+    matches, problems = _shapes(_RELATION.finditer(text))
     yield from problems
     for match in matches:
         for side, start, end in (("before", 0, match.start()), ("after", match.end(), len(text))):

@@ -43,7 +43,12 @@ def proper_names(plain: str) -> Iterator[tuple[int, int]]:
     group: list[re.Match[str]] = []
     for word in _WORD.finditer(plain):
         text = word.group()
-        if any(character.isdigit() for character in text):
+        if not text[0].isupper() and text not in _JOINERS:
+            if group:
+                yield from _name(plain, group)
+                group = []
+            continue
+        if not text.isalpha() and any(character.isdigit() for character in text):
             text = "0"  # a code: it ends a name and begins none
         adjacent = bool(group) and len(group) < _LONGEST and _only_blanks(plain, group[-1].end(), word.start())
         if adjacent and (text[0].isupper() or text in _JOINERS):

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from layers.claim_checks import Case, Check, Piece, anchors_stand, covered, strength_paid
 from layers.claim_contradictions import contradicted
 from layers.claim_reading import Reading, index_fields, read_claim
 from layers.claim_shapes import causes_stand, counts_stand, dates_stand, lists_stand, relations_stand
-from layers.evidence import DEFAULT_LIMITS, clean_text
+from layers.evidence import clean_text
 from layers.model import RUNGS, Claim, Evidence, EvidenceRole, JsonObject, Rung
 
 MAX_CLAIMS = 50
@@ -135,7 +136,12 @@ def verify_claims(
 def _run(row: tuple[str, str, Rung, frozenset[str]], any_claim: bool, deep: bool, problems: set[str]) -> CheckRun:
     name, method, rung, codes = row
     ran = any_claim if rung is Rung.UNGROUNDED else deep
-    return CheckRun(name, ran, method, problems.isdisjoint(codes) if ran else None)
+    return _check_run(name, ran, method, problems.isdisjoint(codes) if ran else None)
+
+
+@lru_cache(maxsize=128)
+def _check_run(name: str, ran: bool, method: str, passed: bool | None) -> CheckRun:
+    return CheckRun(name, ran, method, passed)
 
 
 def code_of(problem: str) -> str:
@@ -153,13 +159,11 @@ class _Book:
         self._by_id = {piece.id: piece for piece in evidence}
         self._pieces: dict[str, Piece] = {}
         self._labels = tuple(label.casefold() for label in labels)
-        held = Counter(piece.role for piece in evidence)
-        full = {role for role, most in DEFAULT_LIMITS.per_role.items() if held[role] >= most}
-        self._incomplete = frozenset(incomplete) | full  # a role at its limit may have lost pieces
+        self._incomplete = frozenset(incomplete)
         self._cap = cap
         self._fields = index_fields(evidence)
         self._providers = frozenset(
-            piece.text.partition(":")[0].casefold() for piece in evidence if piece.role is EvidenceRole.PROVIDER
+            piece.text.partition(":")[0].casefold() for piece in evidence if piece.role == EvidenceRole.PROVIDER
         )
 
     def check(self, given: object) -> tuple[Claim, bool]:

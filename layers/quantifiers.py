@@ -57,7 +57,8 @@ NEGATIVE = frozenset(
 )  # fmt: skip
 """Phrases that deny."""
 
-_WORD = re.compile(r"100 ?%|[^\W_]+(?:['\u2019][^\W_]+)?")
+_WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)?")
+_WORD_OR_WHOLE = re.compile(rf"100 ?%|{_WORD.pattern}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class Quantifier:
 
 def words(text: str) -> list[str]:
     """The text's words, folded in case; hyphens and underscores part words."""
-    return _WORD.findall(text.casefold())
+    return (_WORD_OR_WHOLE if "%" in text else _WORD).findall(text.casefold())
 
 
 def _index() -> dict[str, tuple[tuple[tuple[str, ...], str, int], ...]]:
