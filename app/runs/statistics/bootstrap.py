@@ -58,31 +58,76 @@ def percentile_interval(draws: Counts, statistic: Statistic, *, level: float = 0
 # --- statistics over a stack of confusion matrices ------------------------------------------------------------------
 
 
+def precisions(stack: Counts) -> Counts:
+    """Precision of each label, shape (B, K); NaN where it was never predicted."""
+    return _divide(_hits(stack), stack.sum(axis=1))
+
+
+def recalls(stack: Counts) -> Counts:
+    """Recall of each label, shape (B, K); NaN where it was never expected."""
+    return _divide(_hits(stack), stack.sum(axis=2))
+
+
+def f1s(stack: Counts) -> Counts:
+    """F1 of each label, shape (B, K); NaN where it is neither expected nor predicted."""
+    return _divide(2.0 * _hits(stack), stack.sum(axis=2) + stack.sum(axis=1))
+
+
 def f1_of(index: int) -> Statistic:
-    """F1 of the label at `index`; undefined where it is neither expected nor predicted."""
+    """F1 of the label at `index`."""
+    return lambda stack: f1s(stack)[:, index]
+
+
+def macro(per_label: Statistic) -> Statistic:
+    """Mean of a per-label figure over the labels for which it is defined."""
 
     def statistic(stack: Counts) -> Counts:
-        hits = stack[:, index, index]
-        total = stack[:, index, :].sum(axis=1) + stack[:, :, index].sum(axis=1)
-        return _divide(2.0 * hits, total)
+        return _mean(per_label(stack), np.ones(stack.shape[:2]))
 
     return statistic
 
 
-def macro_f1(stack: Counts) -> Counts:
-    """Mean F1 over the labels for which it is defined."""
-    hits = np.diagonal(stack, axis1=1, axis2=2)
-    per_label = _divide(2.0 * hits, stack.sum(axis=2) + stack.sum(axis=1))
-    defined = np.isfinite(per_label)
-    return _divide(np.where(defined, per_label, 0.0).sum(axis=1), defined.sum(axis=1).astype(np.float64))
+def weighted(per_label: Statistic) -> Statistic:
+    """Mean of a per-label figure, weighted by support, over the labels for which it is defined."""
+
+    def statistic(stack: Counts) -> Counts:
+        return _mean(per_label(stack), stack.sum(axis=2))
+
+    return statistic
+
+
+macro_f1: Statistic = macro(f1s)
+balanced_accuracy: Statistic = macro(recalls)
+
+
+def accuracy(stack: Counts) -> Counts:
+    """Share of the matrix that lies on its diagonal."""
+    return _divide(_hits(stack).sum(axis=1), stack.sum(axis=(1, 2)))
 
 
 def kappa(stack: Counts) -> Counts:
     """Cohen's kappa; undefined where chance agreement is 1."""
     n = stack.sum(axis=(1, 2))
     chance = _divide((stack.sum(axis=2) * stack.sum(axis=1)).sum(axis=1), n**2)
-    observed = _divide(np.trace(stack, axis1=1, axis2=2), n)
-    return _divide(observed - chance, 1.0 - chance)
+    return _divide(accuracy(stack) - chance, 1.0 - chance)
+
+
+def matthews(stack: Counts) -> Counts:
+    """Matthews' coefficient; undefined where all are expected, or predicted, to have one label."""
+    n = stack.sum(axis=(1, 2))
+    expected, predicted = stack.sum(axis=2), stack.sum(axis=1)
+    cover = _hits(stack).sum(axis=1) * n - (expected * predicted).sum(axis=1)
+    spread = (n**2 - (expected**2).sum(axis=1)) * (n**2 - (predicted**2).sum(axis=1))
+    return _divide(cover, np.sqrt(spread))
+
+
+def _hits(stack: Counts) -> Counts:
+    return np.diagonal(stack, axis1=1, axis2=2)
+
+
+def _mean(values: Counts, weights: Counts) -> Counts:
+    weights = np.where(np.isfinite(values), weights, 0.0)
+    return _divide((np.nan_to_num(values) * weights).sum(axis=1), weights.sum(axis=1))
 
 
 def _divide(top: Counts, bottom: Counts) -> Counts:

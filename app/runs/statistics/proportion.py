@@ -9,7 +9,8 @@ from scipy.special import ndtri
 
 
 @lru_cache(maxsize=64)
-def _z(level: float) -> float:
+def normal_quantile(level: float) -> float:
+    """How many standard deviations a two-sided interval of this level reaches."""
     return float(ndtri(0.5 + level / 2.0))
 
 
@@ -19,11 +20,29 @@ def wilson(successes: int, n: int, *, level: float = 0.95) -> tuple[float, float
     """
     if n <= 0 or not 0 <= successes <= n:
         raise ValueError(f"{successes} of {n} is not a proportion")
-    z = _z(level)
-    share = successes / n
+    return wilson_of_share(successes / n, n, level=level)
+
+
+def wilson_of_share(share: float, n: float, *, level: float = 0.95) -> tuple[float, float]:
+    """The same of a share in 0..1 known as well as from `n` independent trials; `n` > 0 need not be whole."""
+    z = normal_quantile(level)
     centre = share + z * z / (2 * n)
     half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
     scale = 1 + z * z / n
-    low = 0.0 if successes == 0 else (centre - half) / scale
-    high = 1.0 if successes == n else (centre + half) / scale
-    return max(0.0, low), min(1.0, high)
+    # At the ends the formula gives exactly 0 and 1; floating point must not move them.
+    low = 0.0 if share == 0 else max(0.0, (centre - half) / scale)
+    high = 1.0 if share == 1 else min(1.0, (centre + half) / scale)
+    return low, high
+
+
+def trials_needed(share: float, threshold: float, *, level: float = 0.95) -> int | None:
+    """How many trials put Wilson's interval wholly on one side of `threshold`, if the share stays what it is.
+
+    The interval inverts the score test, so it leaves out the threshold once |share - threshold| reaches z standard
+    errors at the threshold: n = z^2 t (1 - t) / (share - t)^2. None when the share is the threshold.
+    """
+    gap = abs(share - threshold)
+    if gap == 0:
+        return None
+    z = normal_quantile(level)
+    return max(1, math.ceil(z * z * threshold * (1 - threshold) / (gap * gap)))
