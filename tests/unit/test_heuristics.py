@@ -71,9 +71,7 @@ def test_confidence_flags_below_its_floor_and_from_saturation_on(confidence, exp
     assert rules(predict(confidence)) == expected
 
 
-@pytest.mark.parametrize(
-    ("confidence", "expected"), [(0.59, ["elevated_label_low_confidence"]), (0.6, []), (0.9, [])]
-)
+@pytest.mark.parametrize(("confidence", "expected"), [(0.59, ["elevated_label_low_confidence"]), (0.6, []), (0.9, [])])
 def test_an_elevated_label_needs_more_confidence(confidence, expected):
     assert rules(predict(confidence, "high")) == expected
 
