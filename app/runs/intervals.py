@@ -11,7 +11,7 @@ import numpy as np
 from app.runs.figures import AverageIntervals, Clustered, Interval, Resampling, Scores
 from app.runs.metrics import Tally, labels_of, matrix_of
 from app.runs.statistics import bootstrap
-from app.runs.statistics.bootstrap import RESAMPLES, Counts, Statistic, percentile_interval
+from app.runs.statistics.bootstrap import RESAMPLES, Counts, Statistic, percentiles
 from app.runs.statistics.clusters import (
     Integers,
     effective_size,
@@ -84,7 +84,10 @@ def clustered_accuracy(seen: Observations, *, level: float = 0.95) -> Clustered:
 
 def _filled(scores: Scores, draws: Counts, note: Resampling, clustered: Clustered | None) -> Scores:
     def interval(value: float | None, statistic: Statistic) -> Interval | None:
-        found = None if value is None else percentile_interval(draws, statistic)
+        return None if value is None else of(value, statistic(draws))
+
+    def of(value: float | None, values: Counts) -> Interval | None:
+        found = None if value is None else percentiles(values)
         return None if found is None else Interval(low=found[0], high=found[1])
 
     def averages(kind: Literal["macro", "weighted"]) -> AverageIntervals:
@@ -97,10 +100,11 @@ def _filled(scores: Scores, draws: Counts, note: Resampling, clustered: Clustere
         )
 
     rows = zip(scores.intervals.per_label, scores.per_label, strict=True)
+    f1s = bootstrap.f1s(draws).T
     update = {
         "per_label": tuple(
-            row.model_copy(update={"f1": interval(figures.f1, bootstrap.f1_of(index))})
-            for index, (row, figures) in enumerate(rows)
+            row.model_copy(update={"f1": of(figures.f1, values)})
+            for values, (row, figures) in zip(f1s, rows, strict=True)
         ),
         "accuracy_clustered": clustered,
         "macro": averages("macro"),

@@ -77,7 +77,9 @@ class RecordStore:
 
     async def count(self, run: StoredRun) -> tuple[int, int]:
         """How many examples are scored and failed at present."""
-        query = select(records.c.status, func.count().label("n")).where(*_current(run)).group_by(records.c.status)
+        query = (
+            select(records.c.status, func.count().label("n")).where(*current_records(run)).group_by(records.c.status)
+        )
         rows = await self._database.read(lambda conn: conn.execute(query).all())
         counts = {row.status: row.n for row in rows}
         return counts.get("scored", 0), counts.get("failed", 0)
@@ -85,7 +87,9 @@ class RecordStore:
     async def standing(self, run: StoredRun) -> Standing:
         """The same with the failures by kind, for the executor to go on from."""
         query = (
-            select(records.c.error_kind, func.count().label("n")).where(*_current(run)).group_by(records.c.error_kind)
+            select(records.c.error_kind, func.count().label("n"))
+            .where(*current_records(run))
+            .group_by(records.c.error_kind)
         )
         rows = await self._database.read(lambda conn: conn.execute(query).all())
         counts = {row.error_kind: row.n for row in rows}
@@ -95,7 +99,7 @@ class RecordStore:
     async def tally(self, run: StoredRun) -> Tally:
         """The counts that every metric is derived from, grouped by the database."""
         groups = (records.c.expected, records.c.scored, records.c.error_kind)
-        query = select(*groups, func.count().label("n")).where(*_current(run)).group_by(*groups)
+        query = select(*groups, func.count().label("n")).where(*current_records(run)).group_by(*groups)
         rows = await self._database.read(lambda conn: conn.execute(query).all())
         scored: Counter[Pair] = Counter()
         failed: Counter[Pair] = Counter()
@@ -130,7 +134,7 @@ def record_cursor(text: str) -> Key:
     return cast(Key, decode_cursor(text, int, int, int))
 
 
-def _current(run: StoredRun) -> list[ColumnElement[bool]]:
+def current_records(run: StoredRun) -> list[ColumnElement[bool]]:
     """The records that count. In a run of one attempt these are all, so nothing has to be looked up."""
     conditions: list[ColumnElement[bool]] = [records.c.run_no == run.no]
     if run.attempts > 1:
@@ -141,7 +145,7 @@ def _current(run: StoredRun) -> list[ColumnElement[bool]]:
 
 
 def _matching(run: StoredRun, filters: RecordFilters) -> list[ColumnElement[bool]]:
-    conditions = _current(run) if filters.current else [records.c.run_no == run.no]
+    conditions = current_records(run) if filters.current else [records.c.run_no == run.no]
     fold = run.config.profile.fold
     if filters.status is not None:
         conditions.append(records.c.status == filters.status)

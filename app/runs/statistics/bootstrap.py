@@ -46,7 +46,11 @@ def percentile_interval(draws: Counts, statistic: Statistic, *, level: float = 0
 
     Draws that leave the figure undefined are left out; None when they are more than half.
     """
-    values = statistic(draws)
+    return percentiles(statistic(draws), level=level)
+
+
+def percentiles(values: Counts, *, level: float = 0.95) -> tuple[float, float] | None:
+    """The same of the figure's values over the draws."""
     defined = values[np.isfinite(values)]
     if len(defined) < len(values) / 2:
         return None
