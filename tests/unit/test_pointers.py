@@ -156,6 +156,8 @@ WARRANTED = [
     ("The confidence is 0.62", ["E2"]),
     ("The confidence is 62%", ["E2"]),
     ("The amount is $12,500", ["E5", "E7"]),
+    ("The amount under review is 12,500", ["E5"]),
+    ("The narrative mentions a transfer of $12,500 to Acme Trading Ltd under no policy", ["E3", "E14"]),
     ("12.5k USD were moved", ["E5", "E7"]),
     ("The merchant is Acme Trading Ltd", ["E6"]),
     ("The risk level is high", ["E1"]),

@@ -95,6 +95,12 @@ def test_always_and_never_of_different_things_is_no_contradiction():
     assert Detector.CONTRADICTORY not in seen(look(raw))
 
 
+def test_two_sentences_that_both_affirm_or_both_deny_are_no_contradiction():
+    for word in ("always", "never"):
+        raw = {**PLAIN, "narrative": f"Acme {word} reports transfers abroad. It {word} reports transfers abroad late."}
+        assert Detector.CONTRADICTORY not in seen(look(raw))
+
+
 def test_neighbours_of_an_older_policy_are_a_stale_risk():
     finding = ConsistencyResult(
         consistent=True,
@@ -199,12 +205,13 @@ def test_another_profile_is_another_policy_and_the_same_one_the_same():
 
 
 def test_the_profiles_hash_does_not_depend_on_the_order_of_a_set():
-    names = [f"label{i}" for i in range(20)]
-    profiles = [
-        PROFILE.model_copy(update={"fallback_sources": frozenset(order)}) for order in (names, list(reversed(names)))
-    ]
-    assert len({canonical_bytes(make_contracts(profile).policy) for profile in profiles}) == 1
-    assert sha256_of(b"") != make_contracts(PROFILE).policy["profile_sha256"]
+    """Sets are hashed in order, lists and tuples as they are: another process gets the same hash."""
+    names = [f"source{i:02}" for i in range(20)]
+    profile = PROFILE.model_copy(update={"fallback_sources": frozenset(names)})
+    dumped = profile.model_dump()
+    plain = {name: sorted(value) if isinstance(value, frozenset) else value for name, value in dumped.items()}
+    assert plain["fallback_sources"] == names
+    assert make_contracts(profile).policy["profile_sha256"] == sha256_of(canonical_bytes(plain))
 
 
 @given(
