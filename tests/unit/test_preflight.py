@@ -20,6 +20,7 @@ from layers.model import (
 from layers.preflight import preflight
 from layers.preflight_detectors import Detector, Subject
 from layers.profile import SystemProfile
+from layers.provenance import Recorder
 from layers.quantifiers import Demand
 
 PROFILE = SystemProfile(
@@ -225,3 +226,13 @@ def test_any_narrative_can_be_looked_at_and_the_same_one_gives_the_same_result(n
     result = look(raw)
     assert result == look(raw)
     result.as_json()
+
+
+def test_a_refused_question_makes_the_short_tree_of_three_stages():
+    result = look(label="severe")
+    recorder = Recorder()
+    recorder.note("input", {"id": "t"})
+    recorder.note("preflight", result.as_json())
+    made = recorder.finish({"disposition": "review"})
+    assert [stage.name for stage in made.stages] == ["input", "preflight", "verdict"]
+    assert b'"status":"refused"' in made.stages[1].payload
