@@ -17,7 +17,7 @@ from app.evaluation.model import Accepted, BatchStatus, EvaluateRequest, LayerRe
 from app.evaluation.service import Answer, EvaluationFilter
 from app.runs.dataset import Source, check_unique, read_examples, with_ids
 from app.runs.keys import KeyReused
-from app.runs.metrics import Tally, score
+from app.runs.metrics import score
 from app.runs.model import (
     EvalReport,
     Page,
@@ -30,6 +30,7 @@ from app.runs.model import (
     RunStatus,
     links_of,
 )
+from app.runs.tally import Tally
 from app.services import Services
 from app.settings import Settings
 from app.store.ids import now, uuid7

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from app.runs.figures import AverageIntervals, Clustered, Interval, Resampling, Scores
-from app.runs.metrics import Tally, labels_of, matrix_of
+from app.runs.metrics import labels_of, matrix_of
 from app.runs.statistics import bootstrap
 from app.runs.statistics.bootstrap import RESAMPLES, Counts, Statistic, percentiles
 from app.runs.statistics.clusters import (
@@ -21,6 +21,7 @@ from app.runs.statistics.clusters import (
     sum_by_cluster,
 )
 from app.runs.statistics.proportion import wilson_of_share
+from app.runs.tally import Tally
 
 MAX_LABELS = 40
 """Labels up to which figures are resampled: 2,000 matrices of 40 by 40 are 26 MB."""

@@ -8,8 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from app.runs.figures import (
     Undefined,
 )
 from app.runs.statistics import agreement, proportion
+from app.runs.tally import Tally
 
 MAX_MATRIX = 200
 """Labels that a confusion matrix shows; a report must not grow with the square of what a system invents."""
@@ -34,38 +34,6 @@ NO_EXPECTED = "no scored example has this label"
 NO_EITHER = "the label was neither expected nor predicted among the scored examples"
 NO_SCORED = "no example was scored"
 NO_EXAMPLES = "there are no examples"
-
-Pair: TypeAlias = tuple[str, str]
-
-
-@dataclass(frozen=True)
-class Tally:
-    """What is counted: `scored[expected, predicted]`, `failed[expected, kind]`, and all examples there are.
-
-    `n_total` may exceed both together: the rest has no record yet and counts as unscored.
-    """
-
-    n_total: int
-    scored: Mapping[Pair, int] = field(default_factory=dict)
-    failed: Mapping[Pair, int] = field(default_factory=dict)
-
-    @property
-    def n_scored(self) -> int:
-        return sum(self.scored.values())
-
-    @property
-    def n_failed(self) -> int:
-        return sum(self.failed.values())
-
-    def collapsed(self, collapse: Callable[[str], str]) -> Tally:
-        """The same counts with every label replaced by what `collapse` makes of it."""
-        scored: Counter[Pair] = Counter()
-        failed: Counter[Pair] = Counter()
-        for (expected, predicted), n in self.scored.items():
-            scored[collapse(expected), collapse(predicted)] += n
-        for (expected, kind), n in self.failed.items():
-            failed[collapse(expected), kind] += n
-        return Tally(self.n_total, scored, failed)
 
 
 def wilson(successes: int, n: int, *, level: float = 0.95) -> Interval | None:

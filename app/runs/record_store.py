@@ -10,10 +10,10 @@ from sqlalchemy import ColumnElement, and_, exists, func, select, tuple_
 from sqlalchemy.exc import IntegrityError
 
 from app.runs.limits import Standing
-from app.runs.metrics import Pair, Tally
 from app.runs.model import Record, RecordFilters
 from app.runs.store import StoredRun
 from app.runs.tables import dataset_examples, records
+from app.runs.tally import Pair, Tally
 from app.store.database import Database
 from app.store.paging import decode_cursor
 from layers.canonical import canonical_bytes

@@ -3,10 +3,44 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
-from app.runs.metrics import Pair, Tally
 from app.runs.model import Progress, Record
 from layers.profile import SystemProfile
+
+Pair: TypeAlias = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What is counted: `scored[expected, predicted]`, `failed[expected, kind]`, and all examples there are.
+
+    `n_total` may exceed both together: the rest has no record yet and counts as unscored.
+    """
+
+    n_total: int
+    scored: Mapping[Pair, int] = field(default_factory=dict)
+    failed: Mapping[Pair, int] = field(default_factory=dict)
+
+    @property
+    def n_scored(self) -> int:
+        return sum(self.scored.values())
+
+    @property
+    def n_failed(self) -> int:
+        return sum(self.failed.values())
+
+    def collapsed(self, collapse: Callable[[str], str]) -> Tally:
+        """The same counts with every label replaced by what `collapse` makes of it."""
+        scored: Counter[Pair] = Counter()
+        failed: Counter[Pair] = Counter()
+        for (expected, predicted), n in self.scored.items():
+            scored[collapse(expected), collapse(predicted)] += n
+        for (expected, kind), n in self.failed.items():
+            failed[collapse(expected), kind] += n
+        return Tally(self.n_total, scored, failed)
 
 
 class TallyBuilder:

@@ -14,13 +14,13 @@ from app.errors import BadRequest, Conflict
 from app.runs.dataset import DuplicateExampleIds, Source, read_examples, with_ids
 from app.runs.dataset_store import DatasetStore, StoredDataset
 from app.runs.keys import KeyReused, KeyStore
-from app.runs.metrics import Tally
 from app.runs.model import Record, RecordFilters, RunFailure, RunFilters, RunStatus
 from app.runs.parsing import DatasetError
 from app.runs.record_store import RecordStore
 from app.runs.store import RunStore, StoredRun
 from app.runs.submission import new_run
 from app.runs.tables import dataset_examples, datasets
+from app.runs.tally import Tally
 from app.settings import RunSettings
 from app.store.database import Database
 from app.store.ids import now

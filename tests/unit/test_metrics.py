@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from app.runs.metrics import Tally, score, wilson
+from app.runs.metrics import score, wilson
 from app.runs.report import derive_report
-from app.runs.tally import TallyBuilder
+from app.runs.tally import Tally, TallyBuilder
 from layers.profile import BinaryCollapse, SystemProfile
 from tests.runs import record
 
