@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from layers.model import RUNGS, JsonObject, LayerName, Rung
 from layers.pointers import CHECK_NAMES, HIGHEST, code_of
+from layers.provenance import Recorder, Stage
 
 Status: TypeAlias = Literal["held", "not_applicable", "violated"]
 Notes: TypeAlias = Sequence[JsonObject]
@@ -49,6 +50,17 @@ class Recorded:
     @property
     def claims(self) -> list[JsonObject]:
         return [claim for note in self.notes("verification") for claim in note.get("claims", ())]
+
+
+_READ = (Stage.RETRIEVAL_PLAN, Stage.EVIDENCE, Stage.PROMPT, Stage.MODEL_OUTPUT, Stage.VERIFICATION)
+
+
+def so_far(recorder: Recorder, verdict: JsonObject) -> Recorded:
+    """What a recorder holds, with the verdict that is about to be recorded. Cheap where nothing was asked."""
+    stages: dict[str, Notes] = {stage: recorder.values(stage) for stage in _READ if recorder.noted(stage)}
+    if recorder.noted(Stage.PREFLIGHT):
+        stages[Stage.PREFLIGHT] = ({},)  # that it is there is all that is asked of it
+    return Recorded(stages, verdict)
 
 
 def compliance(recorded: Recorded) -> tuple[Row, ...]:

@@ -4,9 +4,10 @@ import copy
 
 import pytest
 
-from layers.compliance import PLAN_KEYS, Recorded, compliance, summary
+from layers.compliance import PLAN_KEYS, Recorded, compliance, so_far, summary
 from layers.model import Evidence, EvidenceRole
 from layers.pointers import verify_claims
+from layers.provenance import Recorder
 
 EVIDENCE = [Evidence(id="E1", role=EvidenceRole.RAW_OUTPUT, pointer="/confidence", text="0.62")]
 CLAIMS = [
@@ -87,6 +88,16 @@ def test_a_broken_principle_is_violated(principle, change):
     stages, verdict = copy.deepcopy(good.stages), copy.deepcopy(good.verdict)
     change(stages, verdict)
     assert status(Recorded(stages, verdict))[principle] == "violated"
+
+
+def test_a_recorder_can_be_asked_before_it_is_closed():
+    good = judged()
+    recorder = Recorder()
+    recorder.note("input", {"id": "t"})
+    for stage, notes in good.stages.items():
+        for note in notes:
+            recorder.note(stage, dict(note))
+    assert compliance(so_far(recorder, good.verdict)) == compliance(good)
 
 
 def test_a_providers_answer_is_no_judges_claim():
