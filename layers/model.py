@@ -203,6 +203,13 @@ class JudgeVerdict(Value):
     repaired: bool = False
     prompt: PromptRef | None = None
 
+    @property
+    def assurance(self) -> Rung | None:
+        """The rung of the lowest claim, `UNGROUNDED` without claims; None where no model gave a verdict."""
+        if self.verdict_label is None or self.source is InstrumentPath.HEURISTICS_FALLBACK:
+            return None
+        return min((claim.rung for claim in self.claims), key=RUNGS.index, default=Rung.UNGROUNDED)
+
 
 Finding: TypeAlias = HeuristicResult | NarrativeGroundingResult | DisagreementResult | ConsistencyResult | JudgeVerdict
 

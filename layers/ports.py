@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
 from layers.model import (
@@ -64,6 +64,12 @@ class System:
     open: Callable[[str | None], SystemUnderTest] | None = None
     why_closed: str | None = None
     """Why `open` is None, as a sentence for the caller that says what to set."""
+    variants: Mapping[str, SystemProfile] = field(default_factory=dict)
+    """Drivers under which predictions are read with another profile: the judge's, one for each system it judges."""
+
+    def profile_under(self, driver: str | None) -> SystemProfile:
+        """The profile that predictions under `driver` are read with."""
+        return self.profile if driver is None else self.variants.get(driver, self.profile)
 
 
 class Trace(Protocol):

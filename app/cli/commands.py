@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,15 +27,7 @@ app.add_typer(runs_app, name="runs")
 app.add_typer(db_app, name="db")
 
 
-class Driver(StrEnum):
-    """Sentinel-L7's providers."""
-
-    GEMINI = "gemini"
-    OPENROUTER = "openrouter"
-    OLLAMA = "ollama"
-    VERTEXAI = "vertexai"
-
-
+DRIVERS = "gemini|openrouter|ollama|vertexai"
 Server = Annotated[
     str | None, Option("--server", metavar="URL", help="A running service; without it the local store is used.")
 ]
@@ -66,7 +57,10 @@ def run_async(work: Any, *args: Any) -> Any:
 def score(  # noqa: PLR0913, PLR0917 - one parameter per option
     system: Annotated[str, Option("--system", help="sentinel-l7, synapse-l4, recorded, or a system of your own.")],
     fixture: Annotated[Path, Option("--fixture", metavar="PATH", help="Labelled examples: .json, .ndjson or .csv.")],
-    driver: Annotated[Driver | None, Option("--driver", help="Force one of Sentinel's providers.")] = None,
+    driver: Annotated[
+        str | None,
+        Option("--driver", metavar=DRIVERS, help="Force one of Sentinel's providers; for `judge`, the system."),
+    ] = None,
     binary: Annotated[bool, Option("--binary", help="Also score the labels collapsed to two.")] = False,
     url: Annotated[str | None, Option("--url", help="Where the system listens, instead of the setting.")] = None,
     limit: Annotated[int | None, Option("--limit", min=1, help="Only the first N examples.")] = None,

@@ -61,7 +61,7 @@ class RunService:
 
     async def launch(self) -> None:
         """Start the engine, with every run that an earlier process left unfinished."""
-        await self._engine.launch(self._work.chunk)
+        await self._engine.launch(self._work)
         if (me := self._engine.executor) is None:
             return
         await self._datasets.drop_unfinished(to_text(datetime.now(UTC) - _DEAD_UPLOAD))
@@ -102,11 +102,11 @@ class RunService:
             raise
 
     async def _start(self, request: RunRequest, dataset: EvalDataset | Source | None, key: str | None) -> Run:
-        system = check_request(request, self._systems)
+        profile = check_request(request, self._systems).profile_under(request.options.driver)
         stored = await self._dataset(request, dataset)
         rows = await self._records.examples(stored.no, 0, LOOKED_AT)
-        check_examples([EvalExample.model_validate_json(data) for _, data in rows], system.profile)
-        run = new_run(request, stored, system.profile, self._settings, self._code_version)
+        check_examples([EvalExample.model_validate_json(data) for _, data in rows], profile)
+        run = new_run(request, stored, profile, self._settings, self._code_version)
         run = dataclasses.replace(run, executor=self._engine.executor)
         await self._runs.create(run, key)
         await self._engine.start(run.workflow_id)

@@ -25,14 +25,15 @@ def check_request(request: RunRequest, systems: Mapping[str, System]) -> System:
         raise _refusal("/system", f"no system {request.system!r}; there are {', '.join(sorted(systems))}")
     if system.open is None:
         raise _refusal("/system", system.why_closed or f"the system {request.system!r} can't be asked")
-    _check_options(request.system, request.options, system.profile)
+    _check_options(request.system, request.options, system)
     return system
 
 
-def _check_options(name: str, options: RunOptions, profile: SystemProfile) -> None:
+def _check_options(name: str, options: RunOptions, system: System) -> None:
+    profile = system.profile
     if options.pipeline != "offline":
         raise _refusal("/options/pipeline", f"the pipeline {options.pipeline!r} is not available")
-    if options.binary and profile.binary is None:
+    if options.binary and system.profile_under(options.driver).binary is None:
         raise _refusal("/options/binary", f"{name} has no binary collapse of its labels")
     if options.driver is not None and not profile.providers:
         raise _refusal("/options/driver", f"{name} has no drivers to choose from")

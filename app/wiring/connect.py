@@ -18,6 +18,7 @@ from app.index.service import IndexService
 from app.log.keys import key_path
 from app.log.service import LogService
 from app.main import create_app
+from app.runs import judge_system
 from app.runs.dbos_engine import DbosEngine
 from app.runs.engine import IdleEngine, RunEngine
 from app.runs.service import RunService
@@ -32,12 +33,13 @@ from app.telemetry.metrics import Metrics
 from app.telemetry.middleware import HttpTelemetry
 from app.telemetry.setup import Telemetry, service_version
 from app.wiring.hooks import telemetry_hooks
-from app.wiring.layers import Retrieval, build_layers, connect_judges, connect_retrieval
+from app.wiring.layers import build_layers, connect_judges, connect_retrieval, judge_layer
 from app.wiring.remotes import Remotes
-from app.wiring.systems import Neighbours, connect_neighbours, known_systems
+from app.wiring.systems import connect_neighbours, judge_as_system, known_systems
 from layers.fingerprint import transaction_fingerprint
 from layers.ports import System
 from layers.provenance import Recorder
+from layers.structured_call import StructuredCall
 
 
 def service_app(settings: Settings, *, execute: bool = True) -> FastAPI:
@@ -81,14 +83,26 @@ class _Builder:
         self.stack.push_async_callback(http.aclose)
         remotes = Remotes(settings.network, http, telemetry_hooks(self.metrics))
         neighbours = connect_neighbours(settings, remotes)
+        judges = connect_judges(settings, remotes)
+        calls = StructuredCall()
         systems = known_systems(settings, neighbours, remotes)
+        systems[judge_system.NAME] = judge_as_system(
+            judge_layer(settings, judges, "run", calls) if judges else None, systems
+        )
         database = await Database.open(settings.store)
         self.stack.push_async_callback(database.close)
         retrieval = connect_retrieval(settings, remotes, database, neighbours)
         log = await LogService.open(database, key_path(settings.store.url, settings.log.key_file))
+        evaluator = Evaluator(
+            build_layers(
+                settings, neighbours, retrieval, judge_layer(settings, judges, "evaluate", calls) if judges else None
+            ),
+            evidence=number_evidence,
+            request_timeout=settings.evaluation.request_timeout,
+        )
         return Services(
             settings=settings,
-            evaluations=await self._evaluations(database, systems, log, remotes, neighbours, retrieval),
+            evaluations=await self._evaluations(database, systems, log, evaluator),
             runs=await self._runs(database, systems),
             breakers=remotes.registry(),
             systems=systems,
@@ -104,28 +118,15 @@ class _Builder:
         )
 
     async def _evaluations(
-        self,
-        database: Database,
-        systems: dict[str, System],
-        log: LogService,
-        remotes: Remotes,
-        neighbours: Neighbours,
-        retrieval: Retrieval,
+        self, database: Database, systems: dict[str, System], log: LogService, evaluator: Evaluator
     ) -> EvaluationService:
-        settings = self.settings
-        judges = connect_judges(settings, remotes)
-        evaluator = Evaluator(
-            build_layers(settings, neighbours, retrieval, judges),
-            evidence=number_evidence,
-            request_timeout=settings.evaluation.request_timeout,
-        )
         options = Options(
-            max_in_flight=settings.server.max_in_flight,
+            max_in_flight=self.settings.server.max_in_flight,
             observer=EvaluationTelemetry(self.telemetry, self.metrics, systems),
             new_recorder=partial(Recorder, random_bytes),
             ledger=log,
         )
-        service = EvaluationService(database, systems, evaluator, settings.evaluation, options)
+        service = EvaluationService(database, systems, evaluator, self.settings.evaluation, options)
         if self.execute:
             group = await self.stack.enter_async_context(anyio.create_task_group())
             self.stack.callback(group.cancel_scope.cancel)

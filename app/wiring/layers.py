@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import prompts
 from adapters.embedders import OllamaEmbedder, OpenAIEmbedder
-from adapters.gemini import GeminiJudge
+from adapters.gemini import GeminiJudge, retry_after
+from adapters.limits import Lane
 from adapters.ollama import OllamaJudge
 from adapters.openai_compatible import OpenAICompatibleJudge
 from adapters.sentinel_l7 import SentinelPolicies
@@ -101,23 +103,52 @@ def _policies(
     return VectorPolicySource(embedded, embedder, namespace, embedded=embedded)
 
 
-def connect_judges(settings: Settings, remotes: Remotes) -> tuple[Answerer, ...]:
+JudgeIn = Callable[[Lane], Answerer]
+"""One configured judge, as it is asked in a lane of its remote's budget."""
+
+
+def connect_judges(settings: Settings, remotes: Remotes) -> tuple[JudgeIn, ...]:
     """The chain in the operator's order, of those judges that he configured."""
-    available: dict[str, Answerer] = {}
-    ollama, gemini, openai = settings.ollama, settings.gemini, settings.openai
-    order = settings.judge.order
-    if "ollama" in order and ollama.given("host"):
-        client = remotes.client("ollama.judge", timeout=ollama.timeout, slots=ollama.slots)
-        available["ollama"] = OllamaJudge(client, ollama.host, ollama.model, num_ctx=ollama.num_ctx)
-    if "gemini_flash" in order and gemini.api_key is not None:
-        client = remotes.client("gemini", timeout=gemini.timeout, slots=gemini.slots)
-        available["gemini_flash"] = GeminiJudge(client, gemini.url, gemini.api_key)
-    if "openai_compatible" in order and openai.base_url is not None:
-        client = remotes.client("openai", timeout=openai.timeout, slots=openai.slots)
-        available["openai_compatible"] = OpenAICompatibleJudge(
-            client, openai.base_url, openai.judge_model, api_key=openai.api_key
-        )
-    return tuple(available[name] for name in order if name in available)
+    makers = {"ollama": _ollama, "gemini_flash": _gemini, "openai_compatible": _openai}
+    made = (makers[name](settings, remotes) for name in settings.judge.order)
+    return tuple(judge for judge in made if judge is not None)
+
+
+def _ollama(settings: Settings, remotes: Remotes) -> JudgeIn | None:
+    own = settings.ollama
+    if not own.given("host"):
+        return None
+    client = remotes.client("ollama.judge", timeout=own.timeout, slots=own.slots)
+    return lambda lane: OllamaJudge(client.on(lane), own.host, own.model, num_ctx=own.num_ctx)
+
+
+def _gemini(settings: Settings, remotes: Remotes) -> JudgeIn | None:
+    own, key = settings.gemini, settings.gemini.api_key
+    if key is None:
+        return None
+    client = remotes.client("gemini", timeout=own.timeout, slots=own.slots, retry_after_from=retry_after)
+    return lambda lane: GeminiJudge(client.on(lane), own.url, key)
+
+
+def _openai(settings: Settings, remotes: Remotes) -> JudgeIn | None:
+    own, url = settings.openai, settings.openai.base_url
+    if url is None:
+        return None
+    client = remotes.client("openai", timeout=own.timeout, slots=own.slots)
+    return lambda lane: OpenAICompatibleJudge(client.on(lane), url, own.judge_model, api_key=own.api_key)
+
+
+def judge_layer(settings: Settings, judges: tuple[JudgeIn, ...], lane: Lane, calls: StructuredCall) -> JudgeLayer:
+    """The chain as a layer; what it was told is kept in `calls`."""
+    timeout = settings.evaluation.judge_timeout
+    return JudgeLayer(
+        tuple(judge(lane) for judge in judges),
+        prompts.load("judge"),
+        calls,
+        Parameters(temperature=settings.judge.temperature, seed=settings.judge.seed),
+        max_pointers=settings.judge.max_pointers,
+        timeout=max(timeout - MARGIN_S, timeout / 2),
+    )
 
 
 async def _heuristics(item: LayerInput) -> HeuristicResult:
@@ -125,15 +156,15 @@ async def _heuristics(item: LayerInput) -> HeuristicResult:
 
 
 def build_layers(
-    settings: Settings, neighbours: Neighbours, retrieval: Retrieval, judges: tuple[Answerer, ...]
+    settings: Settings, neighbours: Neighbours, retrieval: Retrieval, judge_: JudgeLayer | None
 ) -> dict[LayerName, LayerSpec]:
-    """Every layer with its deadline. The judge is None (not configured) where no judge is; it needs a chain."""
+    """Every layer with its deadline; `judge_` None = no judge is configured."""
     return {
         LayerName.HEURISTICS: LayerSpec(_heuristics, None, heuristics.VERSION),
         LayerName.NARRATIVE_GROUNDING: _grounding(settings, retrieval),
         LayerName.DISAGREEMENT: _disagreement(settings, neighbours),
         LayerName.CONSISTENCY: _consistency(settings, retrieval),
-        LayerName.JUDGE: _judge(settings, judges),
+        LayerName.JUDGE: LayerSpec(judge_, settings.evaluation.judge_timeout, judge.VERSION),
     }
 
 
@@ -168,18 +199,3 @@ def _consistency(settings: Settings, retrieval: Retrieval) -> LayerSpec:
         policy_epoch=vectors.policy_epoch,
     )
     return LayerSpec(layer, settings.evaluation.consistency_timeout, consistency.VERSION)
-
-
-def _judge(settings: Settings, judges: tuple[Answerer, ...]) -> LayerSpec:
-    timeout = settings.evaluation.judge_timeout
-    if not judges:
-        return LayerSpec(None, timeout, judge.VERSION)
-    layer = JudgeLayer(
-        judges,
-        prompts.load("judge"),
-        StructuredCall(),
-        Parameters(temperature=settings.judge.temperature, seed=settings.judge.seed),
-        max_pointers=settings.judge.max_pointers,
-        timeout=max(timeout - MARGIN_S, timeout / 2),
-    )
-    return LayerSpec(layer, timeout, judge.VERSION)

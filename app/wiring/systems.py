@@ -11,10 +11,12 @@ from adapters.mcp import McpClient
 from adapters.recorded import RecordedSystem
 from adapters.sentinel_l7 import SentinelClient, SentinelSystem
 from adapters.synapse_l4 import SynapseSystem
+from app.runs.judge_system import NAME as JUDGE
+from app.runs.judge_system import JudgeSystem
 from app.settings import Settings
 from app.systems import SystemContext, load_plugins, load_profiles
 from app.wiring.remotes import Remotes
-from layers.ports import System, SystemUnderTest
+from layers.ports import Layer, System, SystemUnderTest
 from layers.profile import SystemProfile
 
 SENTINEL, SYNAPSE, RECORDED = "sentinel-l7", "synapse-l4", "recorded"
@@ -87,6 +89,26 @@ def _synapse_system(profile: SystemProfile, client: SynapseSystem | None) -> Sys
         return System(profile, read=synapse_l4.read_payload, why_closed="set SYNAPSE_L4_BASE_URL to its base address")
     in_runs = client.on("run")
     return System(profile, read=synapse_l4.read_payload, open=lambda _driver: in_runs)
+
+
+def judge_as_system(layer: Layer | None, systems: Mapping[str, System]) -> System:
+    """The judge chain as a system under test: its driver names the system whose recorded predictions it judges."""
+    readings = {
+        name: system.profile.model_copy(update={"fields": (), "providers": ()})
+        for name, system in systems.items()
+        if name != RECORDED
+    }
+    plain = SystemProfile(name=JUDGE, providers=tuple(readings))
+    if layer is None:
+        return System(plain, variants=readings, why_closed=_NO_JUDGE)
+
+    def open_judge(driver: str | None) -> SystemUnderTest:
+        return JudgeSystem(layer, readings.get(driver or "", plain))
+
+    return System(plain, open=open_judge, variants=readings)
+
+
+_NO_JUDGE = "no judge is configured: set OLLAMA_JUDGE_HOST, GEMINI_API_KEY or OPENAI_BASE_URL"
 
 
 def providers_for(
