@@ -11,6 +11,7 @@ import typer
 from typer import Argument, Option
 
 from app.cli.console import FAILED, USAGE, fail, out, write_text
+from app.errors import ServiceError
 from app.settings import Settings, load_settings
 from layers.errors import ConfigurationError
 
@@ -49,6 +50,8 @@ def run_async(work: Any, *args: Any) -> Any:
         return anyio.run(work, *args)
     except ConfigurationError as exc:
         fail(str(exc), USAGE)
+    except ServiceError as exc:
+        fail(str(exc), FAILED)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
 
@@ -59,7 +62,7 @@ def score(  # noqa: PLR0913, PLR0917 - one parameter per option
     fixture: Annotated[Path, Option("--fixture", metavar="PATH", help="Labelled examples: .json, .ndjson or .csv.")],
     driver: Annotated[
         str | None,
-        Option("--driver", metavar=DRIVERS, help="Force one of Sentinel's providers; for `judge`, the system."),
+        Option("--driver", metavar=DRIVERS, help="One of Sentinel's providers; for `judge`, a system."),
     ] = None,
     binary: Annotated[bool, Option("--binary", help="Also score the labels collapsed to two.")] = False,
     url: Annotated[str | None, Option("--url", help="Where the system listens, instead of the setting.")] = None,
