@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 import anyio.to_thread
@@ -14,7 +14,6 @@ from app.runs.executor import Execution
 from app.runs.gate import Gate
 from app.runs.limits import Limits, Standing
 from app.runs.model import EvalReport, Progress, Record
-from app.runs.report import derive_report
 from app.runs.tally import TallyBuilder
 from layers.model import EvalDataset, EvalExample, EvalPrediction, JsonObject
 from layers.ports import SystemUnderTest
@@ -35,6 +34,7 @@ async def run_eval(
     binary: bool = False,
     concurrency: int = 16,
     predictions: bool = False,
+    slices: Sequence[str] = (),
     on_progress: OnProgress | None = None,
 ) -> EvalReport:
     """Ask `system_under_test` about every example of `dataset` and report how right it was.
@@ -42,7 +42,8 @@ async def run_eval(
     It is an object with `async predict(example)`, or a function, sync or async, from an example's input to an
     `EvalPrediction`; a sync one runs in threads. An example that raises is counted as failed, with its cause, and the
     rest goes on. Labels compare exactly unless the `profile` folds them; `binary` adds the reading with the labels
-    collapsed as the profile says. `predictions` puts every prediction into the report.
+    collapsed as the profile says. `predictions` puts every prediction into the report. Intervals respect the examples'
+    groups; `slices` are JSON Pointers into an example (`/input/category`) along which the report is cut.
 
     Raises `DatasetError` for an empty dataset or one with duplicate ids, `ValueError` for `binary` without a collapse.
     """
@@ -52,12 +53,12 @@ async def run_eval(
     if concurrency < 1:
         raise ValueError("concurrency must be at least 1")
     examples = _examples(dataset)
-    kept = _Kept(profile, len(examples), on_progress, predictions=predictions)
+    kept = _Kept(profile, len(examples), on_progress, slices=slices, predictions=predictions)
     asker = Asker(_as_system(system_under_test), profile, Gate(), Standing(), tell_all=True)
     # A failing system is what the caller wants to know about, so nothing ends this before its time.
     limits = Limits(profile.name, len(examples) + 1, unreachable_limit=len(examples) + 1, max_failed_share=1.0)
     items = (Item(position, 0, example) for position, example in enumerate(examples))
-    await Execution(asker, limits, kept.keep).run(items, min(concurrency, len(examples)))
+    await Execution(asker, limits, kept.keep, min(concurrency, len(examples))).run(items)
     return kept.report(binary=binary)
 
 
@@ -65,22 +66,36 @@ class _Kept:
     """What is remembered of the records: counts, and predictions only when they are wanted."""
 
     def __init__(
-        self, profile: SystemProfile, n_total: int, on_progress: OnProgress | None, *, predictions: bool
+        self,
+        profile: SystemProfile,
+        n_total: int,
+        on_progress: OnProgress | None,
+        *,
+        slices: Sequence[str],
+        predictions: bool,
     ) -> None:
+        from app.runs.analysis import Analysis  # statistics are loaded by those who run something
+
         self._profile = profile
+        self._analysis = Analysis(profile, n_total, slices)
         self._tally = TallyBuilder(profile, n_total)
         self._on_progress = on_progress
         self._predictions: dict[int, EvalPrediction] | None = {} if predictions else None
 
     async def keep(self, item: Item, record: Record) -> None:
-        self._tally.add(record)
+        example = item.example.model_dump(include={"input", "metadata", "group"})
+        self._analysis.add(item.unit, example, [self._analysis.seen(record)])
         if self._predictions is not None and record.prediction is not None:
             self._predictions[item.unit] = record.prediction
         if self._on_progress is not None:
+            self._tally.add(record)
             self._on_progress(self._tally.progress())
 
     def report(self, *, binary: bool) -> EvalReport:
-        report = derive_report(self._tally.tally(), self._profile, binary=binary)
+        from app.runs.report import derive_report
+
+        tally, breakdown = self._analysis.tally(), self._analysis.breakdown()
+        report = derive_report(tally, self._profile, binary=binary, breakdown=breakdown)
         if self._predictions is None:
             return report
         ordered = tuple(self._predictions[unit] for unit in sorted(self._predictions))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from app.errors import Conflict, NotFound, Unprocessable
+from app.runs.analysis_store import AnalysisStore
 from app.runs.dataset import EmptyDataset, Source, read_examples, with_ids
 from app.runs.dataset_store import DatasetStore, StoredDataset
 from app.runs.engine import RunEngine
@@ -56,6 +57,7 @@ class RunService:
         self._keys = KeyStore(database)
         self._runs = RunStore(database)
         self._records = RecordStore(database)
+        self._analysis = AnalysisStore(database)
         size = ChunkSize(settings.chunk_size, settings.chunk_seconds)
         self._work = RunWork(self._runs, self._records, systems, size=size)
 
@@ -145,11 +147,20 @@ class RunService:
         more = encode_cursor(runs[limit - 1].run_id) if len(runs) > limit else None
         return Page(items=tuple(items), next_cursor=more)
 
-    async def report(self, run_id: str, *, predictions: bool = False) -> EvalReport:
-        """The metrics so far, derived from the records; of an unfinished run the rest counts as unscored."""
+    async def report(
+        self, run_id: str, *, predictions: bool = False, slices: Sequence[str] = (), binary: bool | None = None
+    ) -> EvalReport:
+        """The metrics so far, derived from the records; of an unfinished run the rest counts as unscored.
+
+        `slices` are JSON Pointers into an example along which the report is cut. `binary` None = as the run was asked.
+        """
         run = await self._stored(run_id)
-        options = run.config.options
-        report = derive_report(await self._records.tally(run), run.config.profile, binary=options.binary)
+        profile = run.config.profile
+        if binary and profile.binary is None:
+            raise Unprocessable(f"the system {run.system} has no binary labels")
+        tally, breakdown = await self._analysis.analyse(run, tuple(dict.fromkeys(slices)))
+        wanted = run.config.options.binary if binary is None else binary
+        report = await asyncio.to_thread(derive_report, tally, profile, binary=wanted, breakdown=breakdown)
         if not predictions:
             return report
         if report.n_scored > MAX_PREDICTIONS:
