@@ -14,7 +14,7 @@ from app.store.database import Database
 from layers.errors import ConfigurationError
 from layers.ports import Match, Vector
 
-_INLINE_CELLS = 200_000
+_INLINE_CELLS = 2_000_000
 """Up to this size a search is quicker than handing it to a thread."""
 _INLINE_CHANGES = 64
 

@@ -146,12 +146,12 @@ async def test_writes_and_queries_at_the_same_time_lose_nothing(database: Databa
 async def test_a_large_namespace_is_searched_exactly(database: Database) -> None:
     """Against the definition, over enough entries that loading and searching leave the event loop."""
     random = np.random.default_rng(7)
-    rows = random.normal(size=(3000, 96))
+    rows = random.normal(size=(24_000, 96))
     vectors = index(database)
-    await vectors.write("ns", [Entry(f"{n:04}", row.tolist(), {}) for n, row in enumerate(rows)])
+    await vectors.write("ns", [Entry(f"{n:05}", row.tolist(), {}) for n, row in enumerate(rows)])
     query = random.normal(size=96)
     cosines = rows @ query / np.linalg.norm(rows, axis=1) / np.linalg.norm(query)
-    expected = [f"{n:04}" for n in np.argsort(-cosines)[:20]]
+    expected = [f"{n:05}" for n in np.argsort(-cosines)[:20]]
     found = await vectors.query("ns", query.tolist(), top_k=20)
     assert [match.id for match in found] == expected
     assert [match.score for match in found] == pytest.approx((1 + np.sort(cosines)[::-1][:20]) / 2, abs=1e-5)
