@@ -224,7 +224,9 @@ class FakeRuns:
     async def resume(self, run_id: str) -> Run:
         return await self.cancel(run_id)
 
-    async def report(self, run_id: str, *, predictions: bool = False) -> EvalReport:
+    async def report(
+        self, run_id: str, *, predictions: bool = False, slices: Sequence[str] = (), binary: bool | None = None
+    ) -> EvalReport:
         records = self.kept[(await self.get(run_id)).run_id]
         scored = Counter((r.expected_label, r.scored_label or "") for r in records if r.status == "scored")
         failed = Counter((r.expected_label, "internal") for r in records if r.status == "failed")

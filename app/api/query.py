@@ -1,10 +1,10 @@
-"""Query parameters: each given at most once, of the type it says, unknown ones ignored."""
+"""Query parameters: each given at most once unless it is a list, of the type it says, unknown ones ignored."""
 
 from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_origin
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 from starlette.requests import Request
@@ -56,6 +56,7 @@ Moment = Annotated[
     WithJsonSchema({"type": "string", "format": "date-time"}),
 ]
 Text = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[^\x00]*$")]
+SlicePath = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^/(input|metadata)(/([^/~\x00]|~[01])*)+$")]
 LabelText = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00]*$")]
 
 
@@ -73,12 +74,20 @@ class Paged(Query):
 
 
 def parse_query(request: Request, model: type[M]) -> M:
-    """The query parameters that `model` knows. Raises `BadRequest` naming the parameter that is wrong."""
-    given: dict[str, str] = {}
+    """The query parameters that `model` knows; those that are tuples may be repeated.
+
+    Raises `BadRequest` naming the parameter that is wrong.
+    """
+    given: dict[str, Any] = {}
     for name, value in request.query_params.multi_items():
-        if name in model.model_fields:
-            if name in given:
-                raise BadRequest(f"the query parameter {name} is given more than once")
+        field = model.model_fields.get(name)
+        if field is None:
+            continue
+        if get_origin(field.annotation) is tuple:
+            given[name] = (*given.get(name, ()), value)
+        elif name in given:
+            raise BadRequest(f"the query parameter {name} is given more than once")
+        else:
             given[name] = value
     try:
         return model.model_validate(given)
