@@ -117,6 +117,25 @@ async def test_a_cancelled_caller_does_not_break_the_others(store: Database) -> 
     assert await count(store) in (19, 20)
 
 
+async def test_a_caller_cancelled_during_its_write_does_not_break_the_others(store: Database) -> None:
+    """Nobody takes its result, and those of the same transaction get theirs."""
+    busy, go_on = threading.Event(), threading.Event()
+
+    def hold(conn: Connection) -> None:
+        add(1)(conn)
+        busy.set()
+        assert go_on.wait(10)
+
+    held, other = asyncio.create_task(store.write(hold)), asyncio.create_task(store.write(add(2)))
+    await asyncio.to_thread(busy.wait, 10)
+    held.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    assert await asyncio.wait_for(other, 10) == 2
+    assert held.cancelled()
+    assert await count(store) == 2
+
+
 async def test_a_handler_gets_what_waits_in_one_call_and_answers_each(store: Database) -> None:
     """A batch handler's results reach the callers in order."""
 
