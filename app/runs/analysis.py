@@ -8,9 +8,9 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from app.runs.tally import Pair, Tally
 from layers.json_pointer import MISSING, resolve
 from layers.model import JsonObject
 from layers.profile import SystemProfile
+
+P = TypeVar("P")
 
 MAX_PATHS = 8
 """Paths that one report is cut along."""
@@ -65,32 +67,44 @@ ValueKey: TypeAlias = tuple[str, Scalar]
 """A value with the name of its type, so that 1, 1.0, true and "1" are four."""
 
 
-@dataclass
-class PathCounts:
-    """The parts of a run along one path; `too_many` = there are more than `MAX_DISTINCT` values, none is kept."""
+class PathParts(Generic[P]):
+    """What lies behind one path, part by part; `too_many` = there are more than `MAX_DISTINCT` values, none is kept."""
 
-    path: str
-    values: dict[ValueKey, Counts] = field(default_factory=dict)
-    n_without: int = 0
-    too_many: bool = False
+    def __init__(self, path: str, make: Callable[[], P]) -> None:
+        self.path = path
+        self.values: dict[ValueKey, P] = {}
+        self.n_without = 0
+        self.too_many = False
+        self._make = make
 
-    def part(self, example: Any, questions: int) -> Counts | None:
-        """Where this example's records are counted; None = nowhere."""
+    def find(self, example: JsonObject, weight: int = 1) -> P | None:
+        """The part that this example belongs to; None = to none. `weight` is what it adds to `n_without` then."""
         if self.too_many:
             return None
         value = resolve(example, self.path)
         if value is MISSING or isinstance(value, (dict, list)) or (isinstance(value, str) and len(value) > MAX_TEXT):
-            self.n_without += questions
+            self.n_without += weight
             return None
         key = (type(value).__name__, value)
-        counts = self.values.get(key)
-        if counts is None:
+        part = self.values.get(key)
+        if part is None:
             if len(self.values) >= MAX_DISTINCT:
                 self.values, self.too_many = {}, True
                 return None
-            counts = self.values[key] = Counts()
-        counts.n += questions
-        return counts
+            part = self.values[key] = self._make()
+        return part
+
+    @property
+    def reason(self) -> str | None:
+        """Why there are no values."""
+        if self.too_many:
+            return "there are too many different values here"
+        return None if self.values else "no example has a single value here"
+
+    def most_frequent(self, size: Callable[[P], int], limit: int) -> list[tuple[ValueKey, P]]:
+        """The largest parts, in a fixed order."""
+        ordered = sorted(self.values.items(), key=lambda item: (-size(item[1]), item[0][0], str(item[0][1])))
+        return ordered[:limit]
 
 
 ConfidenceKey: TypeAlias = tuple[str, str, int]
@@ -131,7 +145,7 @@ class Breakdown:
     """What a report says beyond its tally."""
 
     confidences: Mapping[ConfidenceKey, ConfidenceSums]
-    slices: Sequence[PathCounts] = ()
+    slices: Sequence[PathParts[Counts]] = ()
     observations: Observations | None = None
 
 
@@ -142,7 +156,7 @@ class Analysis:
         self._profile = profile
         self._repeats = repeats
         self._whole = Counts(n_total)
-        self._slices = [PathCounts(path) for path in paths]
+        self._slices = [PathParts(path, Counts) for path in paths]
         self._confidences: dict[ConfidenceKey, list[float]] = {}
         self._labels: dict[str, int] = {}
         self._names = array("q")
@@ -185,12 +199,14 @@ class Analysis:
     def _place(self, position: int, example: JsonObject | None) -> tuple[list[Counts], int]:
         if example is None:
             return [], position
-        parts = [part for path in self._slices if (part := path.part(example, self._repeats)) is not None]
+        parts = [part for path in self._slices if (part := path.find(example, self._repeats)) is not None]
+        for part in parts:
+            part.n += self._repeats
         group = example.get("group")
         if group is None:
             return parts, position
         self._grouped = True
-        return parts, _group_number(group)
+        return parts, group_number(group)
 
     def _code(self, label: str) -> int:
         return self._labels.setdefault(label, len(self._labels))
@@ -210,7 +226,7 @@ class Analysis:
         return Observations(unit, names, codes[:, 0], codes[:, 1], list(self._labels))
 
 
-def _group_number(group: str) -> int:
+def group_number(group: str) -> int:
     """A number of the group's name, negative so that it is nobody's position; the same in every process."""
     digest = hashlib.blake2b(group.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return -(int.from_bytes(digest) >> 1) - 1

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from scipy.stats import fisher_exact
 
-from app.runs.analysis import Counts, PathCounts, ValueKey
+from app.runs.analysis import Counts, PathParts, ValueKey
 from app.runs.figures import Interval, Slice, SliceFigures, SliceValue
 from app.runs.metrics import score
 from app.runs.statistics.multiple import holm
@@ -32,13 +32,13 @@ class Whole:
     design_effect: float = 1.0
 
 
-def derive_slices(paths: Sequence[PathCounts], whole: Whole) -> tuple[Slice, ...]:
+def derive_slices(paths: Sequence[PathParts[Counts]], whole: Whole) -> tuple[Slice, ...]:
     """One slice a path. p-values are adjusted over all parts of all paths together, each reading of the labels apart.
 
     With a design effect counts are divided by it first, and so are the sizes behind intervals (Rao and Scott,
     Biometrics 48 (1992) 577-585): grouped examples must not make a chance difference look real.
     """
-    shown = [_most_frequent(path) for path in paths]
+    shown = [path.most_frequent(_size, MAX_VALUES) for path in paths]
     parts = [counts.tally() for values in shown for _, counts in values]
     strict = _figures(parts, whole.tally, whole.design_effect)
     binary: list[SliceFigures | None] = [None] * len(parts)
@@ -53,7 +53,7 @@ def derive_slices(paths: Sequence[PathCounts], whole: Whole) -> tuple[Slice, ...
             values=tuple(_value(key, *next(figures), whole.profile) for key, _ in values),
             n_omitted=len(path.values) - len(values),
             n_without=path.n_without,
-            reason=_reason(path),
+            reason=path.reason,
         )
         for path, values in zip(paths, shown, strict=True)
     )
@@ -64,15 +64,8 @@ def correct_of(tally: Tally) -> int:
     return sum(n for (expected, scored), n in tally.scored.items() if expected == scored)
 
 
-def _most_frequent(path: PathCounts) -> list[tuple[ValueKey, Counts]]:
-    ordered = sorted(path.values.items(), key=lambda item: (-item[1].n, item[0][0], str(item[0][1])))
-    return ordered[:MAX_VALUES]
-
-
-def _reason(path: PathCounts) -> str | None:
-    if path.too_many:
-        return "there are too many different values here"
-    return None if path.values else "no example has a single value here"
+def _size(counts: Counts) -> int:
+    return counts.n
 
 
 def _value(
