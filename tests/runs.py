@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-from app.runs.engine import Chunk
+from app.runs.engine import Work, drive
 from app.runs.model import TERMINAL, Record, RecordError, Run, RunRequest, RunStatus
 from app.runs.service import RunService
 from app.settings import RunSettings
@@ -66,14 +66,14 @@ class TaskEngine:
     executor = "tasks"
 
     def __init__(self) -> None:
-        self._chunk: Chunk | None = None
+        self._work: Work | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def alive(self, executor: str) -> bool:
         return executor == self.executor
 
-    async def launch(self, chunk: Chunk) -> None:
-        self._chunk = chunk
+    async def launch(self, work: Work) -> None:
+        self._work = work
 
     async def start(self, workflow_id: str) -> bool:
         if workflow_id not in self._tasks:
@@ -81,15 +81,20 @@ class TaskEngine:
         return not self._tasks[workflow_id].done()
 
     async def close(self) -> None:
+        if self._work is not None:
+            self._work.halt()
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     async def _drive(self, workflow_id: str) -> None:
-        assert self._chunk is not None
-        start: int | None = 0
-        while start is not None:
-            start = await self._chunk(workflow_id, start)
+        work = self._work
+        assert work is not None
+        await drive(
+            lambda: work.plan(workflow_id),
+            lambda start, size: work.chunk(workflow_id, start, size),
+            lambda: work.conclude(workflow_id),
+        )
 
 
 @asynccontextmanager

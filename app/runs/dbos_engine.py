@@ -15,7 +15,7 @@ from dbos import DBOS, DBOSConfig, Serializer, SetWorkflowID
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import URL
 
-from app.runs.engine import Chunk
+from app.runs.engine import Work, drive
 from app.runs.seats import seats_of
 from layers.errors import ConfigurationError
 
@@ -69,11 +69,11 @@ class DbosEngine:
         number = executor.removeprefix("seat-")
         return number.isdecimal() and await asyncio.to_thread(self._seats.taken, int(number))
 
-    async def launch(self, chunk: Chunk) -> None:
+    async def launch(self, work: Work) -> None:
         """Begin. Blocks the loop for the part of a second that DBOS needs: only so does it adopt this loop."""
         if _running.engine is not None:
             raise RuntimeError("another run engine is active in this process")
-        _running.engine, _running.chunk = self, chunk
+        _running.engine, _running.work = self, work
         try:
             self._seat = await asyncio.to_thread(self._seats.take)
             DBOS(config=self._config())
@@ -114,6 +114,8 @@ class DbosEngine:
     async def close(self) -> None:
         if _running.engine is not self:
             return
+        if _running.work is not None:
+            _running.work.halt()
         # A cancelled workflow is left as it stands in the database, so the next launch finds it unfinished.
         tasks = list(_running.tasks)
         for task in tasks:
@@ -125,7 +127,7 @@ class DbosEngine:
             self._sqlite.dispose()
         await asyncio.to_thread(self._seats.leave)
         self._seat = None
-        _running.engine = _running.chunk = None
+        _running.engine = _running.work = None
 
 
 class _Running:
@@ -133,30 +135,44 @@ class _Running:
 
     def __init__(self) -> None:
         self.engine: DbosEngine | None = None
-        self.chunk: Chunk | None = None
+        self.work: Work | None = None
         self.tasks: set[asyncio.Task[Any]] = set()
 
 
 _running = _Running()
 
 
-@DBOS.step(name="run_chunk")
-async def _chunk_step(workflow_id: str, start: int) -> int | None:
-    if _running.chunk is None:
+def _work() -> Work:
+    if _running.work is None:  # a straggler of a closed engine: the next launch does it
         raise asyncio.CancelledError
-    return await _running.chunk(workflow_id, start)
+    return _running.work
+
+
+async def _plan(workflow_id: str) -> int | None:
+    return await _work().plan(workflow_id)
+
+
+async def _chunk(workflow_id: str, start: int, size: int) -> int | None:
+    return await _work().chunk(workflow_id, start, size)
+
+
+async def _conclude(workflow_id: str) -> None:
+    await _work().conclude(workflow_id)
 
 
 @DBOS.workflow(name="run", max_recovery_attempts=MAX_RECOVERIES)
 async def run_workflow(workflow_id: str) -> None:
-    """One chunk after another until there is none; finished ones are not done again."""
+    """A run's steps. A finished one is not done again: its recorded result is used."""
     task = asyncio.current_task()
     if task is not None:
         _running.tasks.add(task)
         task.add_done_callback(_running.tasks.discard)
-    start: int | None = 0
-    while start is not None:
-        start = await _chunk_step(workflow_id, start)
+    # Each step's place in the order is drawn when it is called, also where two run at once.
+    await drive(
+        lambda: DBOS.reserve_step().run_async({"name": "plan"}, _plan, workflow_id),
+        lambda start, size: DBOS.reserve_step().run_async({"name": "chunk"}, _chunk, workflow_id, start, size),
+        lambda: DBOS.reserve_step().run_async({"name": "conclude"}, _conclude, workflow_id),
+    )
 
 
 def engine_file(path: str, seat: int = 0) -> str:

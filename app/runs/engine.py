@@ -1,15 +1,34 @@
-"""The port to whatever makes runs durable: it only has to deliver each chunk at least once."""
+"""The port to whatever makes runs durable: it only has to deliver each step at least once."""
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
-Chunk: TypeAlias = Callable[[str, int], Awaitable[int | None]]
-"""`chunk(workflow_id, start)` does what comes next from unit `start` on and answers where to go on; None = nowhere.
+AHEAD = 2
+"""Chunks under way at once: the next one fills the slots that the last examples of the one before leave empty."""
 
-Done again after a crash it skips what has a record, so delivering it twice does no harm.
-"""
+
+class Work(Protocol):
+    """The steps of a run. Each may be done again after a crash: what has a record is not asked again."""
+
+    async def plan(self, workflow_id: str) -> int | None:
+        """How many questions the first chunks should have; None = there is nothing to do."""
+        ...
+
+    async def chunk(self, workflow_id: str, start: int, size: int) -> int | None:
+        """Ask the questions `start <= unit < start + size`. The size of a later chunk; None = go no further."""
+        ...
+
+    async def conclude(self, workflow_id: str) -> None:
+        """Nothing is under way any more: say how the run ended, if it did."""
+        ...
+
+    def halt(self) -> None:
+        """The process ends: begin nothing more. What is under way is about to be cancelled and will be done again."""
+        ...
 
 
 class RunEngine(Protocol):
@@ -25,12 +44,12 @@ class RunEngine(Protocol):
         """Whether the process of that name is still there."""
         ...
 
-    async def launch(self, chunk: Chunk) -> None:
-        """Begin to work, with what an earlier process left undone. Call it on the event loop that chunks belong to."""
+    async def launch(self, work: Work) -> None:
+        """Begin to work, with what an earlier process left undone. Call it on the event loop that `work` belongs to."""
         ...
 
     async def start(self, workflow_id: str) -> bool:
-        """Do one chunk after another until there is none, from unit 0 on. The same `workflow_id` again changes nothing.
+        """Do a run's steps until there are none, from unit 0 on. The same `workflow_id` again changes nothing.
 
         False = that workflow has already ended, so that going on needs a new id.
         """
@@ -39,6 +58,31 @@ class RunEngine(Protocol):
     async def close(self) -> None:
         """Stop at once and leave what is undone to the next `launch`."""
         ...
+
+
+async def drive(
+    plan: Callable[[], Awaitable[int | None]],
+    chunk: Callable[[int, int], Awaitable[int | None]],
+    conclude: Callable[[], Awaitable[None]],
+) -> None:
+    """One run's steps in their order, `AHEAD` chunks at a time.
+
+    `chunk` is called in the same order with the same arguments whenever the same results come back, which is what an
+    engine needs that replays a run from recorded results.
+    """
+    size, start = await plan(), 0
+    running: deque[asyncio.Task[int | None]] = deque()
+    async with asyncio.TaskGroup() as group:
+        while size is not None:
+            while len(running) < AHEAD:
+                running.append(group.create_task(_await(chunk(start, size))))
+                start += size
+            size = await running.popleft()
+    await conclude()
+
+
+async def _await(step: Awaitable[int | None]) -> int | None:
+    return await step
 
 
 class IdleEngine:
@@ -50,7 +94,7 @@ class IdleEngine:
         """Leave everybody in peace."""
         return True
 
-    async def launch(self, chunk: Chunk) -> None:
+    async def launch(self, work: Work) -> None:
         """Do nothing."""
 
     async def start(self, workflow_id: str) -> bool:

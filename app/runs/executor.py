@@ -11,6 +11,7 @@ from app.runs.asking import Asker, Item
 from app.runs.gate import Stopped
 from app.runs.limits import Limits
 from app.runs.model import Record, RunFailure
+from app.runs.slots import Slots
 
 Keep = Callable[[Item, Record], Awaitable[None]]
 """Makes a record durable; an example counts as done when this has returned."""
@@ -18,37 +19,48 @@ Keep = Callable[[Item, Record], Awaitable[None]]
 
 @dataclass
 class Execution:
-    """One stretch of a run. `failure` is set when it had to end before its time."""
+    """Asks for one run, `concurrency` at a time over all its stretches. `failure`: why it had to end early."""
 
     asker: Asker
     limits: Limits
     keep: Keep
+    concurrency: int
     failure: RunFailure | None = None
 
-    async def run(self, items: Iterator[Item], concurrency: int) -> None:
-        """Work through `items`, in order of starting, until they end or the gate is stopped.
+    def __post_init__(self) -> None:
+        self._slots = Slots(self.concurrency)
+
+    async def run(self, items: Iterator[Item], rank: int = 0) -> None:
+        """Work through `items`, until they end or the gate is stopped. Of several stretches the lowest rank goes first.
 
         Whoever was asked when it stops is waited for: its answer is recorded, not thrown away.
         """
         with self.asker.gate.listening(self.check):
-            await self._run(items, concurrency)
+            async with anyio.create_task_group() as group:
+                for _ in range(self.concurrency):
+                    group.start_soon(self._work, items, rank)
 
-    async def _run(self, items: Iterator[Item], concurrency: int) -> None:
-        async with anyio.create_task_group() as group:
-            for _ in range(concurrency):
-                group.start_soon(self._work, items)
+    async def _work(self, items: Iterator[Item], rank: int) -> None:
+        more = True
+        while more:
+            async with self._slots.hold(rank):
+                more = await self._ask_on(items, rank)
 
-    async def _work(self, items: Iterator[Item]) -> None:
-        gate = self.asker.gate
+    async def _ask_on(self, items: Iterator[Item], rank: int) -> bool:
+        """Ask until the slot is wanted for an earlier stretch: then True, there may be more to ask."""
+        # A slot is kept from one example to the next: given back in between it would go to a later stretch.
         # The iterator is shared: taking the next one never yields to another task.
-        while not gate.stopped and (item := next(items, None)) is not None:
+        while not self.asker.gate.stopped and (item := next(items, None)) is not None:
             try:
                 record = await self.asker.ask(item)
             except Stopped:
-                return
+                return False
             await self.keep(item, record)
             self.asker.standing.add(record)
             self.check()
+            if self._slots.wanted_before(rank):
+                return True
+        return False
 
     def check(self) -> None:
         """End the run if it can't go on."""

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from app.runs.asking import Asker
+import anyio
+
+from app.errors import Unprocessable
+from app.runs.asking import Asker, Item
+from app.runs.executor import Execution
 from app.runs.gate import Gate
 from app.runs.limits import Limits, Standing
+from app.runs.model import Record
 from app.runs.store import StoredRun
-from layers.ports import Clock, SystemUnderTest
+from layers.ports import Clock, System, SystemUnderTest
 
 RATE_WINDOW = 30.0
 """Seconds over which the rate is measured: long enough for a throttled system, short enough to follow a change."""
@@ -42,23 +49,108 @@ class Meter:
         return (last - first) / elapsed if elapsed > 0 and last > first else None
 
 
+Keeper = Callable[["Session", Item, Record], Awaitable[None]]
+
+
 class Session:
     """One run being worked on here: its system, its gate, its standing."""
 
-    def __init__(self, run: StoredRun, system: SystemUnderTest, standing: Standing) -> None:
+    def __init__(self, run: StoredRun, system: SystemUnderTest, standing: Standing, keep: Keeper, most: int) -> None:
         config = run.config
         self.run = run
         self.gate = Gate()
         self.meter = Meter()
-        self.meter.mark(standing.n_scored + standing.n_failed)
-        self.asker = Asker(system, config.profile, self.gate, standing, attempt=run.attempts)
-        self.limits = Limits(config.system, run.n_total, config.unreachable_limit, config.max_failed_share)
+        self.standing = standing
+        self._keep = keep
+        self._active = 0
+        self._idle = anyio.Event()
+        # A system that waits for nobody needs no limit on how many are asked at once.
+        self.concurrency = most if getattr(system, "immediate", False) else min(config.concurrency, most)
+        asker = Asker(system, config.profile, self.gate, standing, attempt=run.attempts)
+        self.execution = Execution(asker, limits_of(run), self._kept, self.concurrency)
+        self._mark()
 
-    @property
-    def standing(self) -> Standing:
-        return self.asker.standing
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Count one chunk as under way."""
+        self._active += 1
+        try:
+            yield
+        finally:
+            self._active -= 1
+            if self._active == 0:
+                self._idle.set()
+                self._idle = anyio.Event()
 
-    @property
-    def immediate(self) -> bool:
-        """Whether the system answers without waiting for anybody, so that no limit on concurrency is worth having."""
-        return bool(getattr(self.asker.system, "immediate", False))
+    async def drained(self) -> None:
+        """Wait until no chunk is under way."""
+        if self._active:
+            await self._idle.wait()
+
+    async def _kept(self, item: Item, record: Record) -> None:
+        await self._keep(self, item, record)
+        self._mark()
+
+    def _mark(self) -> None:
+        self.meter.mark(self.standing.n_scored + self.standing.n_failed)
+
+
+def limits_of(run: StoredRun) -> Limits:
+    """When this run gives up, as it was configured."""
+    config = run.config
+    return Limits(config.system, run.n_total, config.unreachable_limit, config.max_failed_share)
+
+
+class Sessions:
+    """The sessions of this process, one for each run."""
+
+    def __init__(
+        self,
+        systems: Mapping[str, System],
+        standing: Callable[[StoredRun], Awaitable[Standing]],
+        keep: Keeper,
+        most: int,
+    ) -> None:
+        self._systems = systems
+        self._standing = standing
+        self._keep = keep
+        self._most = most
+        self._sessions: dict[str, Session] = {}
+        self._lock = anyio.Lock()
+
+    def get(self, run_id: str) -> Session | None:
+        return self._sessions.get(run_id)
+
+    def stop(self) -> None:
+        """Ask nobody any more, in any run."""
+        for session in self._sessions.values():
+            session.gate.stop()
+
+    def drop(self, session: Session) -> None:
+        """Forget it, unless another has taken its place."""
+        if self._sessions.get(session.run.run_id) is session:
+            del self._sessions[session.run.run_id]
+
+    async def of(self, run: StoredRun) -> Session:
+        """The session of the run's present workflow.
+
+        After a pause a new workflow may begin while the old one's last answers are on their way: those are waited for.
+        Raises `Unprocessable` when the system can no longer be asked.
+        """
+        while (session := self.get(run.run_id)) and session.run.workflow_id != run.workflow_id:
+            await session.drained()
+            self.drop(session)
+        async with self._lock:
+            session = self.get(run.run_id)
+            if session is None:
+                system = self._open(run)
+                session = Session(run, system, await self._standing(run), self._keep, self._most)
+                self._sessions[run.run_id] = session
+            return session
+
+    def _open(self, run: StoredRun) -> SystemUnderTest:
+        system = self._systems.get(run.system)
+        if system is None or system.open is None:
+            why = system.why_closed if system else None
+            raise Unprocessable(why or f"the system {run.system} can no longer be asked")
+        return system.open(run.config.options.driver)

@@ -1,24 +1,25 @@
-"""The work of a run, chunk by chunk, such that doing a chunk twice does no harm."""
+"""The work of a run, step by step, such that doing a step twice does no harm."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import anyio
 
-from app.errors import ServiceError, Unavailable, Unprocessable
+from app.errors import ServiceError, Unavailable
 from app.runs.asking import Item
-from app.runs.executor import Execution
 from app.runs.model import Record, RecordError, RunFailure, RunStatus
 from app.runs.record_store import RecordStore
-from app.runs.session import Session
+from app.runs.session import Session, Sessions, limits_of
 from app.runs.store import RunStore, StoredRun, run_id_of
 from layers.model import EvalExample
-from layers.ports import Clock, System
+from layers.ports import System
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -27,38 +28,37 @@ WATCH_SECONDS = 1.0
 
 STORE_RETRY_SECONDS = 1.0
 
+FIRST_CHUNK = 50
+"""Questions of the first chunks, while nothing is known of the system's speed."""
+
 BUSY = frozenset({RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING})
 """Statuses in which examples may be asked about."""
 
 
 @dataclass(frozen=True)
 class ChunkSize:
-    """A chunk starts at most `examples` and none after `seconds`, but always two for each that run at once: waiting
-    for the slowest of a few would leave the others idle."""
+    """A chunk has as many questions as take about `seconds`, at most `examples` and at least one for each slot."""
 
     examples: int = 500
     seconds: float = 10.0
 
+    def advise(self, rate: float | None, concurrency: int) -> int:
+        """How many the next chunk should have at `rate` questions per second."""
+        wanted = FIRST_CHUNK if rate is None else int(rate * self.seconds)
+        return min(self.examples, max(wanted, concurrency))
+
 
 class RunWork:
-    """Does the next chunk of a run and says where to go on. The engine calls `chunk`, callers `poke`."""
+    """Implements the engine's `Work`; `poke` is for callers who changed a run's status."""
 
     def __init__(
-        self,
-        runs: RunStore,
-        records: RecordStore,
-        systems: Mapping[str, System],
-        *,
-        size: ChunkSize = ChunkSize(),
-        clock: Clock = time.monotonic,
+        self, runs: RunStore, records: RecordStore, systems: Mapping[str, System], *, size: ChunkSize | None = None
     ) -> None:
         self._runs = runs
         self._records = records
-        self._systems = systems
-        self._size = size
-        self._clock = clock
-        self._sessions: dict[str, Session] = {}
-        self._locks: dict[str, anyio.Lock] = {}
+        self._size = size or ChunkSize()
+        self._halted = False
+        self._sessions = Sessions(systems, records.standing, self._keep, self._size.examples)
 
     def rate(self, run_id: str) -> float | None:
         """Examples per second of a run that is worked on here."""
@@ -70,95 +70,116 @@ class RunWork:
         if session := self._sessions.get(run_id):
             session.gate.stop()
 
-    async def chunk(self, workflow_id: str, start: int) -> int | None:
-        """Ask about the questions from `start` on and answer where to go on; None = the run rests or has ended."""
-        run_id = run_id_of(workflow_id)
-        # After a pause a new workflow may begin while the old one's last answers are still on their way.
-        async with self._locks.setdefault(run_id, anyio.Lock()):
-            following = await self._persevere(workflow_id, start)
-            if following is None:
-                self._sessions.pop(run_id, None)
-        return following
+    def halt(self) -> None:
+        """The process ends: ask nobody any more, and let no step come to a result."""
+        self._halted = True
+        self._sessions.stop()
 
-    async def _persevere(self, workflow_id: str, start: int) -> int | None:
+    # --- the steps ----------------------------------------------------------------------------------------------------
+
+    async def plan(self, workflow_id: str) -> int | None:
+        """Begin; the size of the first chunks, None when there is nothing to do."""
+        return await self._persevere(workflow_id, lambda: self._plan(workflow_id))
+
+    async def chunk(self, workflow_id: str, start: int, size: int) -> int | None:
+        """Ask these questions, but for those that have a record; the size of a later chunk, None = go no further."""
+        return await self._persevere(workflow_id, lambda: self._chunk(workflow_id, start, size))
+
+    async def conclude(self, workflow_id: str) -> None:
+        """Say how the run ended, unless it only rests."""
+        await self._persevere(workflow_id, lambda: self._conclude(workflow_id))
+
+    async def _persevere(self, workflow_id: str, step: Callable[[], Awaitable[T]]) -> T | None:
+        """Do a step; wait while the store is away, and end the run on what nobody foresaw."""
         while True:
             try:
-                return await self._chunk(workflow_id, start)
+                return await step()
             except Unavailable:
                 await anyio.sleep(STORE_RETRY_SECONDS)
             except Exception as exc:
                 logger.exception("run %s can't go on", run_id_of(workflow_id))
-                message = exc.detail if isinstance(exc, ServiceError) else f"the run broke off: {type(exc).__name__}"
-                failure = RunFailure(kind="internal", message=message)
-                await self._runs.move(run_id_of(workflow_id), RunStatus.FAILED, only_from=BUSY, failure=failure)
+                said = exc.detail if isinstance(exc, ServiceError) else f"the run broke off: {type(exc).__name__}"
+                failure = RunFailure(kind="internal", message=said)
+                with contextlib.suppress(Unavailable):
+                    await self._runs.move(run_id_of(workflow_id), RunStatus.FAILED, only_from=BUSY, failure=failure)
                 return None
 
-    async def _chunk(self, workflow_id: str, start: int) -> int | None:
-        run = await self._runs.get(run_id_of(workflow_id))
-        if run is None or run.workflow_id != workflow_id or not await self._begin(run):
+    async def _plan(self, workflow_id: str) -> int | None:
+        run = await self._current(workflow_id)
+        if run is None or not await self._runs.move(run.run_id, RunStatus.RUNNING, only_from=BUSY):
             return None
-        session = await self._session(run)
-        stretch = _Stretch(run, start, self._size, self._clock)
-        positions = (start // stretch.repeats, -(-stretch.stop // stretch.repeats))
-        done = await self._records.done(run, *positions)
-        rows = await self._records.examples(run.dataset_no, *positions)
-        failure = await self._execute(session, stretch.items(dict(rows), done))
-        if failure is not None:
+        session = await self._sessions.of(run)
+        return self._size.advise(None, session.concurrency)
+
+    async def _chunk(self, workflow_id: str, start: int, size: int) -> int | None:
+        run = await self._current(workflow_id)
+        if run is None or run.status not in BUSY or start >= run.n_total:
+            return None
+        session = await self._sessions.of(run)
+        with session.working():
+            questions = await self._questions(run, start, min(start + size, run.n_total))
+            await self._execute(session, questions, start)
+        if (failure := session.execution.failure) is not None:
             await self._runs.move(run.run_id, RunStatus.FAILED, only_from=BUSY, failure=failure)
-            return None
+        if self._halted:
+            await anyio.sleep_forever()  # until it is cancelled: a result would say that these were all asked
         if session.gate.stopped:
-            # Somebody changed the status: look again, from here, since what was taken may not have been asked.
-            self._sessions.pop(run.run_id)
-            return await self._chunk(workflow_id, start)
-        if stretch.reached < run.n_total:
-            return stretch.reached
-        await self._finish(session)
-        return None
+            return None
+        # Where all was done before there is no speed to learn: hurry through.
+        return self._size.advise(session.meter.rate(), session.concurrency) if questions else self._size.examples
 
-    async def _begin(self, run: StoredRun) -> bool:
-        """Whether there is something to do; a run that is to be cancelled is, here."""
-        if run.status is RunStatus.CANCELLING:
+    async def _conclude(self, workflow_id: str) -> None:
+        run = await self._current(workflow_id)
+        if run is None:
+            return
+        standing = await self._records.standing(run)
+        if session := self._sessions.get(run.run_id):
+            standing.said = session.standing.said
+            self._sessions.drop(session)
+        if standing.n_scored + standing.n_failed == run.n_total:
+            # A pause or a cancellation after the last example has nothing to stop any more.
+            allowed = BUSY | {RunStatus.PAUSED, RunStatus.CANCELLING}
+            failure = limits_of(run).broken(standing)
+            status = RunStatus.FAILED if failure else RunStatus.SUCCEEDED
+            await self._runs.move(run.run_id, status, only_from=allowed, failure=failure)
+        elif run.status is RunStatus.CANCELLING:
             await self._runs.move(run.run_id, RunStatus.CANCELLED, only_from={RunStatus.CANCELLING})
-            return False
-        if run.status is RunStatus.RUNNING and run.started_at is not None:
-            return True
-        return await self._runs.move(run.run_id, RunStatus.RUNNING, only_from=BUSY)
+        elif run.status in BUSY:
+            raise RuntimeError("the steps ended before the run did")
 
-    async def _session(self, run: StoredRun) -> Session:
-        session = self._sessions.get(run.run_id)
-        if session is None or session.run.workflow_id != run.workflow_id:
-            system = self._systems.get(run.system)
-            if system is None or system.open is None:
-                why = system.why_closed if system else None
-                raise Unprocessable(why or f"the system {run.system} can no longer be asked")
-            session = Session(run, system.open(run.config.options.driver), await self._records.standing(run))
-            self._sessions[run.run_id] = session
-        return session
+    async def _current(self, workflow_id: str) -> StoredRun | None:
+        """The run, unless another workflow has taken it over."""
+        run = await self._runs.get(run_id_of(workflow_id))
+        return run if run is not None and run.workflow_id == workflow_id else None
 
-    async def _execute(self, session: Session, items: Iterator[Item]) -> RunFailure | None:
-        async def keep(item: Item, record: Record) -> None:
-            await self._keep(session, item, record)
+    # --- asking -------------------------------------------------------------------------------------------------------
 
-        execution = Execution(session.asker, session.limits, keep)
-        wanted = self._size.examples if session.immediate else session.run.config.concurrency
-        concurrency = min(wanted, self._size.examples)
+    async def _questions(self, run: StoredRun, start: int, stop: int) -> list[tuple[int, int, bytes]]:
+        """Unit, repeat and example of what is still to be asked."""
+        repeats = run.config.options.repeats
+        positions = (start // repeats, -(-stop // repeats))
+        done = await self._records.done(run, *positions)
+        rows = dict(await self._records.examples(run.dataset_no, *positions))
+        units = ((unit, *divmod(unit, repeats)) for unit in range(start, stop))
+        return [(unit, repeat, rows[position]) for unit, position, repeat in units if (position, repeat) not in done]
+
+    async def _execute(self, session: Session, questions: list[tuple[int, int, bytes]], rank: int) -> None:
+        items = (Item(unit, repeat, EvalExample.model_validate_json(data)) for unit, repeat, data in questions)
         async with anyio.create_task_group() as group:
             group.start_soon(self._watch, session)
-            await execution.run(items, concurrency)
+            await session.execution.run(items, rank)
             group.cancel_scope.cancel()
-        return execution.failure
 
     async def _keep(self, session: Session, item: Item, record: Record) -> None:
         run, position = session.run, item.unit // session.run.config.options.repeats
         while True:
             try:
                 await self._records.add(run.no, position, record, run.config.profile)
-                break
+                return
             except Unavailable:  # the answer was paid for: hold it until the store is back
                 await anyio.sleep(STORE_RETRY_SECONDS)
             except ValueError as exc:  # it holds what JSON can't carry
                 record = _unstorable(record, exc)
-        session.meter.mark(session.standing.n_scored + session.standing.n_failed + 1)
 
     async def _watch(self, session: Session) -> None:
         """Show whether the run waits, and see whether somebody wants it to stop."""
@@ -180,42 +201,8 @@ class RunWork:
             await self._runs.move(session.run.run_id, status, only_from=BUSY)
         return status
 
-    async def _finish(self, session: Session) -> None:
-        run_id = session.run.run_id
-        failure = session.limits.broken(session.standing)
-        status = RunStatus.SUCCEEDED if failure is None else RunStatus.FAILED
-        if not await self._runs.move(run_id, status, only_from=BUSY, failure=failure):
-            # Cancelled or paused after its last example: that has nothing to stop any more.
-            await self._runs.move(run_id, status, only_from={RunStatus.CANCELLING, RunStatus.PAUSED}, failure=failure)
-
 
 def _unstorable(record: Record, why: ValueError) -> Record:
     error = RecordError(kind="malformed", message=f"the prediction can't be stored: {why}"[:300])
     nothing = {"prediction": None, "scored_label": None, "correct": None}
     return record.model_copy(update={"status": "failed", "error": error, **nothing})
-
-
-class _Stretch:
-    """The questions of one chunk, `reached` telling how far they were taken."""
-
-    def __init__(self, run: StoredRun, start: int, size: ChunkSize, clock: Clock) -> None:
-        self.repeats = run.config.options.repeats
-        self.start = self.reached = start
-        self.stop = min(run.n_total, start + size.examples)
-        self._least = start + 2 * run.config.concurrency
-        self._clock = clock
-        self._deadline = clock() + size.seconds
-
-    def items(self, rows: Mapping[int, bytes], done: set[tuple[int, int]]) -> Iterator[Item]:
-        example: EvalExample | None = None
-        decoded = -1
-        for unit in range(self.start, self.stop):
-            if unit >= self._least and self._clock() > self._deadline:
-                return
-            position, repeat = divmod(unit, self.repeats)
-            self.reached = unit + 1
-            if (position, repeat) in done:
-                continue
-            if example is None or decoded != position:
-                example, decoded = EvalExample.model_validate_json(rows[position]), position
-            yield Item(unit, repeat, example)
