@@ -75,8 +75,9 @@ async def test_the_pool_opens_as_many_connections_as_there_are_calls() -> None:
 async def test_cookies_are_not_kept() -> None:
     echo = Echo()
     async with echo as url, new_http_client(connect_timeout=5) as http:
-        await http.get(url)
-        await http.get(url)
+        named = url.replace("127.0.0.1", "localhost")  # some jars keep nothing for bare addresses
+        await http.get(named)
+        await http.get(named)
         assert len(http.cookies) == 0
     assert all(b"cookie" not in head.lower() for head in echo.heads)
 

@@ -106,6 +106,13 @@ async def test_a_body_that_a_transport_has_read_already_is_taken_as_it_is() -> N
     assert await rig.get() == {"a": 1}
 
 
+async def test_a_body_that_a_transport_has_read_already_may_not_be_too_large_either() -> None:
+    packed = gzip.compress(b'"' + b"x" * 10_000 + b'"')
+    rig = Rig(lambda _request: httpx.Response(200, content=packed, headers={"content-encoding": "gzip"}))
+    with pytest.raises(DependencyMalformed, match="larger than 10000 bytes"):
+        await rig.get()
+
+
 async def test_a_status_in_expect_is_handed_to_read() -> None:
     rig = Rig(replies(httpx.Response(422, json={"error": "no"}, headers={"Content-Type": "Application/JSON; a=b"})))
 
@@ -153,7 +160,7 @@ async def test_a_refusal_keeps_a_short_excerpt_without_secrets() -> None:
     [
         pytest.param("Authorization: Bearer abc.def-ghi", "Authorization: Bearer ***", id="bearer"),
         pytest.param('{"api_key": "abcdefgh"}', '{"api_key": "***"}', id="json field"),
-        pytest.param("the token tok-en-123 expired", "the token *** expired", id="the token that was sent"),
+        pytest.param("tok-en-123 has expired", "*** has expired", id="the token that was sent"),
         pytest.param("a keyword is fine", "a keyword is fine", id="plain words"),
     ],
 )
@@ -294,12 +301,14 @@ async def test_the_total_time_out_is_evidence() -> None:
 
 async def test_every_attempt_is_told_with_its_kind_status_and_time() -> None:
     seen: list[CallEvent] = []
-    rig = Rig(replies(httpx.Response(503, headers={"retry-after": "2"}), OK), options={"observe": seen.append})
+    first = httpx.Response(503, headers={"retry-after": "2"})
+    rig = Rig(replies(first, httpx.ReadError("x"), OK), options={"observe": seen.append, "attempts": 4})
     lane: Lane = "run"
     await rig.client.on(lane).call("GET", "http://remote/", read=Reply.json)
     assert [(e.dependency, e.lane, e.attempt, e.kind, e.status) for e in seen] == [
         ("remote", "run", 1, "server_error", 503),
-        ("remote", "run", 2, "ok", 200),
+        ("remote", "run", 2, "disconnected", None),
+        ("remote", "run", 3, "ok", 200),
     ]
     assert all(event.seconds >= event.queued >= 0 for event in seen)
 
