@@ -53,7 +53,7 @@ class SynapseSettings(Group):
     base_url: str = env("SYNAPSE_L4_BASE_URL", "http://localhost:8000")
     timeout: Seconds = env("ARBITER_SYNAPSE_TIMEOUT", 25)
     rate_per_minute: Rate | None = env("ARBITER_SYNAPSE_RATE_PER_MINUTE", None)
-    slots: int = env("ARBITER_SYNAPSE_SLOTS", 64, ge=1)
+    slots: int = env("ARBITER_SYNAPSE_SLOTS", 128, ge=1)
     replay: bool = env("ARBITER_SYNAPSE_REPLAY", False)
     repeats: int = env("ARBITER_REPEATS", 3, ge=2, le=20)
 
