@@ -7,21 +7,25 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 
 import anyio
 import anyio.lowlevel
 import pytest
+from sqlalchemy import Connection
 
 from app.errors import NotFound, Unprocessable
 from app.evaluation.model import Accepted, OnlineScoringResult
 from app.evaluation.service import EvaluationFilter, EvaluationService
-from app.evaluation.work import LEASE_SECONDS, MAX_ATTEMPTS, WorkStore, work_row
+from app.evaluation.work import LEASE_SECONDS, MAX_ATTEMPTS, Work, WorkStore, work_row
 from app.evaluation.worker import Worker
+from app.settings import StoreSettings
 from app.store.database import Database
 from app.store.ids import uuid7
 from layers.model import LayerName
 from layers.ports import LayerInput
 from tests.evaluations import DOUBT, FLAGGED, Stage, build_service, gives, judged, raises, request
+from tests.postgres import PostgresServer
 
 pytestmark = pytest.mark.anyio
 
@@ -140,6 +144,30 @@ async def test_work_is_claimed_oldest_first_and_each_piece_once(database: Databa
     claims = await asyncio.gather(*[store.claim(10) for store in stores])
     assert sorted(work.work_id for claim in claims for work in claim) == ids
     assert await stores[0].claim(10) == []
+
+
+async def test_processes_on_postgresql_share_the_work_without_waiting_for_each_other(postgres: PostgresServer) -> None:
+    """While one is claiming, another takes what is left."""
+    claimed, go_on = threading.Event(), threading.Event()
+    with postgres.migrated_database() as url:
+        first, second = [await Database.open(StoreSettings(url=url)) for _ in range(2)]
+        slow, quick = WorkStore(first, owner="slow"), WorkStore(second, owner="quick")
+        await slow.add([work_row(f"w{n}", b"{}") for n in range(5)])
+
+        def claim_and_wait(conn: Connection) -> list[Work]:
+            works = slow._claim(conn, 2)
+            claimed.set()
+            assert go_on.wait(10)
+            return works
+
+        held = asyncio.create_task(first.write(claim_and_wait))
+        await asyncio.to_thread(claimed.wait, 10)
+        rest = await asyncio.wait_for(quick.claim(10), 5)
+        go_on.set()
+        assert [work.work_id for work in await held] == ["w0", "w1"]
+        assert [work.work_id for work in rest] == ["w2", "w3", "w4"]
+        await first.close()
+        await second.close()
 
 
 async def test_work_that_kills_its_workers_is_given_up(database: Database) -> None:
@@ -292,6 +320,7 @@ async def test_a_re_examination_is_never_the_answer_to_a_repeat(database: Databa
     again = await service.evaluate(request())
     await service.drain()
     assert (again.evaluation_id, again.replayed) == (first.evaluation_id, True)
+    assert await service.accept(request()) == first.evaluation_id
     assert len(await all_of(service)) == 2
 
 

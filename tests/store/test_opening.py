@@ -149,6 +149,20 @@ async def test_postgresql_is_never_upgraded_unasked(postgres: PostgresServer) ->
     await open_and_close(url)
 
 
+async def test_a_newer_schema_on_postgresql_is_refused_too(postgres: PostgresServer) -> None:
+    """By the service and by the upgrade, which would be no help."""
+    url = postgres.empty_database()
+    migrate.upgrade(url)
+    engine = create_engine(locate(url).url)
+    with engine.begin() as conn:
+        conn.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    engine.dispose()
+    with pytest.raises(ConfigurationError, match="newer version"):
+        await open_and_close(url)
+    with pytest.raises(ConfigurationError, match="newer version"):
+        migrate.upgrade(url)
+
+
 async def test_the_migrations_make_what_the_code_declares(store_settings: StoreSettings) -> None:
     """Tables, columns, keys and indexes of the code and of a migrated database are the same."""
     for package in Path(str(app.__file__)).parent.glob("*/tables.py"):
