@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Generic, TypeVar
 
 from layers.canonical import canonical_bytes, sha256_of
-from layers.errors import DependencyMalformed, VerdictNotOffered
+from layers.errors import DependencyError, DependencyMalformed, VerdictNotOffered
 from layers.model import JsonObject
 from layers.ports import Answerer, AnswerStore, Clock, KeptAnswer, ModelReply
 from layers.prompting import Prompt, RenderedPrompt, render
@@ -58,7 +58,8 @@ class Answer(Generic[T]):
 class CallRecord:
     """One call, for audit: the question by its hashes, who answered, and how it ended (`answered` or the cause).
 
-    It holds no text of the prompt or of the reply.
+    It holds no text of the prompt or of the reply, but that `message`, which says why a call failed, may quote a label
+    that was not offered. `error` names the exception's class.
     """
 
     prompt: str
@@ -66,11 +67,16 @@ class CallRecord:
     prompt_sha256: str
     question: str
     model: str
+    source: str
     outcome: str
     cached: bool
     elapsed_ms: float
     input_tokens: int | None = None
     output_tokens: int | None = None
+    response_model: str | None = None
+    finish_reason: str | None = None
+    error: str | None = None
+    message: str | None = None
 
 
 class _Flight(Generic[T]):
@@ -112,16 +118,18 @@ class StructuredCall:
         rendered = render(question.prompt, question.values)
         key = answer_key(answerer, rendered, question)
         outcome, kept, cached = "cancelled", None, False
+        failure: Exception | None = None
         try:
             kept, cached = await self._kept_or_asked(answerer, question, rendered, key, deadline)
             value = _read(answerer, question, kept.reply)
             outcome = "answered"
         except Exception as exc:
-            outcome = getattr(exc, "kind", type(exc).__name__)
+            failure, outcome = exc, getattr(exc, "kind", type(exc).__name__)
             raise
         finally:
             elapsed = (self._clock() - start) * 1000
-            self._record(_record_of(answerer, rendered, key, kept, cached=cached, outcome=outcome, elapsed_ms=elapsed))
+            record = _record_of(answerer, rendered, key, kept, cached=cached, outcome=outcome, elapsed_ms=elapsed)
+            self._record(record if failure is None else _with_failure(record, failure))
         return Answer(value, kept.reply, kept.prompt, key, cached, elapsed)
 
     async def _kept_or_asked(
@@ -218,10 +226,29 @@ def _record_of(
         prompt_sha256=rendered.prompt.sha256,
         question=key,
         model=answerer.identity,
+        source=answerer.source.value,
         outcome=outcome,
         cached=cached,
         elapsed_ms=elapsed_ms,
     )
     if kept is None:
         return record
-    return replace(record, input_tokens=kept.reply.input_tokens, output_tokens=kept.reply.output_tokens)
+    return replace(
+        record,
+        input_tokens=kept.reply.input_tokens,
+        output_tokens=kept.reply.output_tokens,
+        response_model=kept.reply.model,
+        finish_reason=kept.reply.finish_reason,
+    )
+
+
+def _with_failure(record: CallRecord, exc: Exception) -> CallRecord:
+    """What was spent on a reply that could not be read counts too."""
+    detail = exc.detail if isinstance(exc, DependencyError) else {}
+    return replace(
+        record,
+        input_tokens=detail.get("input_tokens", record.input_tokens),
+        output_tokens=detail.get("output_tokens", record.output_tokens),
+        error=type(exc).__name__,
+        message=exc.message if isinstance(exc, DependencyError) else None,
+    )

@@ -229,7 +229,7 @@ async def test_every_call_leaves_a_record_without_any_text() -> None:
     for _ in range(2):
         await calls.ask(model, question("secret data"))
     assert [(r.outcome, r.cached, r.input_tokens) for r in records] == [
-        ("malformed", False, None),
+        ("malformed", False, 100),
         ("answered", False, 100),
         ("answered", True, 100),
     ]
