@@ -58,8 +58,7 @@ class Answer(Generic[T]):
 class CallRecord:
     """One call, for audit: the question by its hashes, who answered, and how it ended (`answered` or the cause).
 
-    It holds no text of the prompt or of the reply, but that `message`, which says why a call failed, may quote a label
-    that was not offered. `error` names the exception's class.
+    It holds no text of the prompt or of the reply. `error` names the exception's class, `message` says why it failed.
     """
 
     prompt: str
@@ -243,12 +242,18 @@ def _record_of(
 
 
 def _with_failure(record: CallRecord, exc: Exception) -> CallRecord:
-    """What was spent on a reply that could not be read counts too."""
+    """The record of a call that failed. What was spent on a reply that could not be read counts too."""
     detail = exc.detail if isinstance(exc, DependencyError) else {}
     return replace(
         record,
         input_tokens=detail.get("input_tokens", record.input_tokens),
         output_tokens=detail.get("output_tokens", record.output_tokens),
         error=type(exc).__name__,
-        message=exc.message if isinstance(exc, DependencyError) else None,
+        message=_message_of(exc),
     )
+
+
+def _message_of(exc: Exception) -> str | None:
+    if isinstance(exc.__cause__, ReplyFailure):  # its own message may quote the reply
+        return f"the reply could not be read: {exc.__cause__.kind}"
+    return exc.message if isinstance(exc, DependencyError) else None
