@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal, TypeVar
 
+from adapters.outcomes import OutcomeWindow
 from layers.errors import CircuitOpen, DependencyError, DependencyUnavailable
 from layers.ports import Clock
 
 T = TypeVar("T")
 BreakerState = Literal["closed", "open", "half_open"]
-
-SLICES = 60
-"""Outcomes closer together than this part of the window are kept as one entry: memory stays flat under load."""
 
 LONGEST_OPEN = 86_400.0
 """A remote may name a day at most: what is sick is asked again."""
@@ -49,13 +46,6 @@ class BreakerSnapshot:
     calls: int
     opened_at: datetime | None
     retry_at: datetime | None
-
-
-@dataclass(slots=True)
-class _Slice:
-    start: float
-    calls: int = 0
-    failures: int = 0
 
 
 class Permit:
@@ -108,7 +98,6 @@ class CircuitBreaker:
     ) -> None:
         self.name = name
         self.generation = 0
-        self._window = window
         self._minimum_calls = minimum_calls
         self._failure_share = failure_share
         self._recovery_timeout = recovery_timeout
@@ -117,8 +106,7 @@ class CircuitBreaker:
         self._wall = wall
         self._on_transition = on_transition
         self._state: BreakerState = "closed"
-        self._slices: deque[_Slice] = deque()
-        self._calls = self._failures = 0
+        self._outcomes = OutcomeWindow(window)
         self._retry_at = 0.0
         self._opened_at: datetime | None = None
         self._retry_at_wall: datetime | None = None
@@ -161,10 +149,8 @@ class CircuitBreaker:
         return "half_open" if self._state == "open" and self._clock() >= self._retry_at else self._state
 
     def snapshot(self) -> BreakerSnapshot:
-        self._forget_old()
-        return BreakerSnapshot(
-            self.name, self.state(), self._failures, self._calls, self._opened_at, self._retry_at_wall
-        )
+        calls, failures = self._outcomes.counts(self._clock())
+        return BreakerSnapshot(self.name, self.state(), failures, calls, self._opened_at, self._retry_at_wall)
 
     def reset(self) -> None:
         """Close and forget, on an operator's word. Calls in flight become late results."""
@@ -186,7 +172,7 @@ class CircuitBreaker:
         if permit.probe:
             self._close()
         else:
-            self._record(failed=False)
+            self._outcomes.add(self._clock(), failed=False)
 
     def _failed(self, permit: Permit, exc: DependencyError) -> None:
         if permit.generation != self.generation:
@@ -194,7 +180,7 @@ class CircuitBreaker:
         if exc.detail.get("quota") == "daily":
             self.open_for(max(exc.retry_after or 0.0, self._quota_timeout))
         elif exc.counts:
-            self._record(failed=True)
+            self._outcomes.add(self._clock(), failed=True)
             if permit.probe or self._too_many_failed():
                 self.open_for(self._recovery_timeout)
         elif _never_sent(exc):
@@ -206,45 +192,26 @@ class CircuitBreaker:
         if permit.probe and permit.generation == self.generation:
             self._probing = False
 
-    def _record(self, *, failed: bool) -> None:
-        self._forget_old()
-        now = self._clock()
-        if not self._slices or now - self._slices[-1].start >= self._window / SLICES:
-            self._slices.append(_Slice(now))
-        last = self._slices[-1]
-        last.calls += 1
-        last.failures += failed
-        self._calls += 1
-        self._failures += failed
-
-    def _forget_old(self) -> None:
-        horizon = self._clock() - self._window
-        while self._slices and self._slices[0].start <= horizon:
-            old = self._slices.popleft()
-            self._calls -= old.calls
-            self._failures -= old.failures
-
     def _too_many_failed(self) -> bool:
-        return self._calls >= self._minimum_calls and self._failures >= self._failure_share * self._calls
+        calls, failures = self._outcomes.counts(self._clock())
+        return calls >= self._minimum_calls and failures >= self._failure_share * calls
 
     # --- states -----------------------------------------------------------------------------------------------------
 
     def _close(self) -> None:
-        before, calls, failures = self._state, self._calls, self._failures
-        self._slices.clear()
-        self._calls = self._failures = 0
         self._opened_at = self._retry_at_wall = None
-        self._move("closed", Transition(self.name, before, "closed", failures, calls))
+        self._move("closed")
+        self._outcomes.clear()
 
-    def _move(self, after: BreakerState, transition: Transition | None = None) -> None:
-        transition = transition or Transition(self.name, self._state, after, self._failures, self._calls)
-        self._state = after
+    def _move(self, after: BreakerState) -> None:
+        before, self._state = self._state, after
         self.generation += 1
         self._probing = False
-        if transition.before == after or self._on_transition is None:
+        if before == after or self._on_transition is None:
             return
+        calls, failures = self._outcomes.counts(self._clock())
         try:
-            self._on_transition(transition)
+            self._on_transition(Transition(self.name, before, after, failures, calls))
         except Exception:
             log.exception("the observer of breaker %s failed", self.name)
 

@@ -16,7 +16,7 @@ import httpx
 
 from adapters.breaker import CircuitBreaker, Permit
 from adapters.exchange import DAILY_QUOTA, delay_named, error_for, is_good, send, write_request
-from adapters.limits import Lane, Limiter
+from adapters.limits import Lane, Limiter, OverBudget
 from adapters.reply import Reply
 from adapters.retry import retry_decision, retrying
 from adapters.transport import new_http_client
@@ -209,13 +209,15 @@ class JsonClient:
         raise error_for(reply, delay, call.request.headers)
 
     async def _exchange(self, call: _Call, permit: Permit) -> Reply:
-        asked = self._clock()
+        asked, name = self._clock(), self._breaker.name
+        if asked >= call.end:
+            raise OverBudget(name, "timeout", "its deadline had passed before it could be sent")
         await self._limiter.acquire(self._lane, call.end, permit.confirm)
-        name = self._breaker.name
+        left = 0.0
         try:
             now = self._clock()
-            call.queued = now - asked
-            async with asyncio.timeout(call.end - now):
+            call.queued, left = now - asked, call.end - now
+            async with asyncio.timeout(left):
                 return await send(
                     self._http,
                     call.request,
@@ -225,7 +227,9 @@ class JsonClient:
                     done=call.watch() if call.watch else None,
                 )
         except TimeoutError:
-            raise DependencyUnavailable(name, "timeout", "no whole answer within the time-out") from None
+            # Where our own queue took the larger part of the time, the remote is not to blame.
+            error = OverBudget if call.queued > left else DependencyUnavailable
+            raise error(name, "timeout", "no whole answer within the time-out") from None
         finally:
             self._limiter.release(self._lane)
 

@@ -23,9 +23,10 @@ SHORTEST_SLEEP = 0.001
 
 
 class OverBudget(DependencyUnavailable):
-    """Our own budget refused the call, so it was never sent and says nothing about the remote's health.
+    """Our own budget refused or delayed the call, so that it says nothing about the remote's health.
 
-    `kind` is `rate_limited` (its turn comes after the deadline; `retry_after` says when) or `busy` (no free slot).
+    `kind` is `rate_limited` (its turn comes after the deadline; `retry_after` says when), `busy` (no free slot in
+    time), or `timeout` (no time left at all, or after the wait for its turn less than the wait itself took).
     """
 
     retryable = False

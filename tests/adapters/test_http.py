@@ -296,6 +296,28 @@ async def test_the_total_time_out_is_evidence() -> None:
     assert rig.breaker.snapshot().failures == 1
 
 
+async def test_a_deadline_that_has_passed_sends_nothing_and_is_no_evidence() -> None:
+    rig = Rig(replies(OK), rate=10)
+    rig.clock.now = 5
+    with pytest.raises(OverBudget):
+        await rig.get(deadline=5)
+    assert rig.requests == []
+    assert (rig.breaker.snapshot().calls, rig.limiter.snapshot().used) == (0, 0)
+
+
+async def test_a_time_out_after_a_long_wait_in_our_own_queue_is_no_evidence() -> None:
+    async def never(_request: httpx.Request) -> httpx.Response:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    rig = Rig(never)
+    rig.limiter.learn(429, {}, 3)
+    with pytest.raises(OverBudget) as caught:
+        await rig.get(deadline=3.02)
+    assert caught.value.kind == "timeout"
+    assert rig.breaker.snapshot().calls == 0
+
+
 # --- what is told ---------------------------------------------------------------------------------------------------
 
 
