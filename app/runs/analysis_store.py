@@ -50,16 +50,19 @@ class AnalysisStore:
         if dataset_no not in self._grouped:
             if len(self._grouped) >= MAX_KNOWN:
                 self._grouped.clear()
-            self._grouped[dataset_no] = await self._database.read(partial(_has_groups, dataset_no=dataset_no))
+            self._grouped[dataset_no] = await self._database.read(
+                partial(contains, dataset_no=dataset_no, key=GROUP_KEY)
+            )
         return self._grouped[dataset_no]
 
 
-def _has_groups(conn: Connection, dataset_no: int) -> bool:
+def contains(conn: Connection, dataset_no: int, key: bytes) -> bool:
+    """Whether some example's canonical bytes hold `key`, at whatever depth."""
     example = dataset_examples.c.example
     if conn.dialect.name == "postgresql":
-        place = func.position(literal(GROUP_KEY).op("IN")(example))
+        place = func.position(literal(key).op("IN")(example))
     else:
-        place = func.instr(example, GROUP_KEY)
+        place = func.instr(example, key)
     query = select(dataset_examples.c.position).where(dataset_examples.c.dataset_no == dataset_no, place > 0).limit(1)
     return conn.execute(query).first() is not None
 
