@@ -155,15 +155,17 @@ async def test_a_good_probe_closes_and_starts_with_a_clean_window() -> None:
 
 
 async def test_a_failed_probe_opens_for_another_recovery_time() -> None:
+    """Alone, though the window holds no other outcome any more."""
     clock = FakeClock()
-    breaker = make(clock)
+    breaker = make(clock, recovery_timeout=100)
     await feed(breaker, "xxxx")
-    clock.now = 30
+    clock.now = 100
     await feed(breaker, "x")
-    clock.now = 59
+    assert breaker.snapshot().calls == 1
+    clock.now = 199
     with pytest.raises(CircuitOpen):
         await breaker.call(good)
-    clock.now = 60
+    clock.now = 200
     await breaker.call(good)
     assert breaker.state() == "closed"
 
