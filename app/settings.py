@@ -20,6 +20,7 @@ from layers.errors import ConfigurationError
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Percent = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 
 
 def env(name: str, default: Any = ..., **constraints: Any) -> Any:
@@ -192,6 +193,32 @@ class RunSettings(Group):
     max_examples: int = env("ARBITER_MAX_EXAMPLES", 2_000_000, ge=1)
 
 
+class ModelRoles(Group):
+    """Which model does what beside judging, as ids that the first configured judge's vendor knows.
+
+    An unset role uses that judge's own model; an unset escalation switches escalation off.
+    """
+
+    adjudication: str | None = env("ARBITER_MODEL_ADJUDICATION", None)
+    escalation: str | None = env("ARBITER_MODEL_ESCALATION", None)
+    synthesis: str | None = env("ARBITER_MODEL_SYNTHESIS", None)
+
+
+class AdjudicationSettings(Group):
+    """When a model's reading of evidence counts, and how pairs are worked off. Percentages are 0..100."""
+
+    min_relevance: Percent = env("ARBITER_ADJUDICATION_MIN_RELEVANCE", 60)
+    min_confidence: Percent = env("ARBITER_ADJUDICATION_MIN_CONFIDENCE", 65)
+    escalate_below: Percent = env("ARBITER_ADJUDICATION_ESCALATE_BELOW", 70)
+    escalate_min_importance: Percent = env("ARBITER_ADJUDICATION_ESCALATE_MIN_IMPORTANCE", 70)
+    prefilter_similarity: Share = env("ARBITER_ADJUDICATION_PREFILTER_SIMILARITY", 0.35)
+    concurrency: int = env("ARBITER_ADJUDICATION_CONCURRENCY", 4, ge=1, le=256)
+    pair_timeout: Seconds = env("ARBITER_ADJUDICATION_PAIR_TIMEOUT", 60)
+    max_pairs: int = env("ARBITER_ADJUDICATION_MAX_PAIRS", 10_000, ge=1, le=1_000_000)
+    snapshot_key: SecretStr | None = env("ARBITER_ADJUDICATION_SNAPSHOT_KEY", None)
+    """What snapshots are sealed with; whoever has it can make snapshots that this service accepts."""
+
+
 class NetworkSettings(Group):
     """What all remotes share."""
 
@@ -222,6 +249,8 @@ class Settings(Group):
     server: ServerSettings = ServerSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     runs: RunSettings = RunSettings()
+    models: ModelRoles = ModelRoles()
+    adjudication: AdjudicationSettings = AdjudicationSettings()
     network: NetworkSettings = NetworkSettings()
     systems_file: Path | None = env("ARBITER_SYSTEMS_FILE", None)
     """A TOML file of further system profiles."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
 from dataclasses import dataclass
+from typing import Protocol
+from urllib.parse import quote
 
 import prompts
 from adapters.embedders import OllamaEmbedder, OpenAIEmbedder
@@ -103,8 +105,10 @@ def _policies(
     return VectorPolicySource(embedded, embedder, namespace, embedded=embedded)
 
 
-JudgeIn = Callable[[Lane], Answerer]
-"""One configured judge, as it is asked in a lane of its remote's budget."""
+class JudgeIn(Protocol):
+    """One configured judge, as it is asked in a lane of its remote's budget; `model` None = its own model."""
+
+    def __call__(self, lane: Lane, model: str | None = None) -> Answerer: ...
 
 
 def connect_judges(settings: Settings, remotes: Remotes) -> tuple[JudgeIn, ...]:
@@ -119,7 +123,7 @@ def _ollama(settings: Settings, remotes: Remotes) -> JudgeIn | None:
     if not own.given("host"):
         return None
     client = remotes.client("ollama.judge", timeout=own.timeout, slots=own.slots)
-    return lambda lane: OllamaJudge(client.on(lane), own.host, own.model, num_ctx=own.num_ctx)
+    return lambda lane, model=None: OllamaJudge(client.on(lane), own.host, model or own.model, num_ctx=own.num_ctx)
 
 
 def _gemini(settings: Settings, remotes: Remotes) -> JudgeIn | None:
@@ -127,7 +131,7 @@ def _gemini(settings: Settings, remotes: Remotes) -> JudgeIn | None:
     if key is None:
         return None
     client = remotes.client("gemini", timeout=own.timeout, slots=own.slots, retry_after_from=retry_after)
-    return lambda lane: GeminiJudge(client.on(lane), own.url, key)
+    return lambda lane, model=None: GeminiJudge(client.on(lane), gemini_url(own.url, model), key)
 
 
 def _openai(settings: Settings, remotes: Remotes) -> JudgeIn | None:
@@ -135,7 +139,21 @@ def _openai(settings: Settings, remotes: Remotes) -> JudgeIn | None:
     if url is None:
         return None
     client = remotes.client("openai", timeout=own.timeout, slots=own.slots)
-    return lambda lane: OpenAICompatibleJudge(client.on(lane), url, own.judge_model, api_key=own.api_key)
+    return lambda lane, model=None: OpenAICompatibleJudge(
+        client.on(lane), url, model or own.judge_model, api_key=own.api_key
+    )
+
+
+def gemini_url(url: str, model: str | None) -> str:
+    """The address of another model beside the one in `url`. Raises `ConfigurationError` where `url` names none."""
+    if model is None:
+        return url
+    if not _GEMINI_MODEL.search(url):
+        raise ConfigurationError("GEMINI_FLASH_URL names no model (.../models/NAME:...), so roles can't have their own")
+    return _GEMINI_MODEL.sub(lambda match: match.group(1) + quote(model, safe="") + ":", url, count=1)
+
+
+_GEMINI_MODEL = re.compile(r"(/models/)[^/:?]+:")
 
 
 def judge_layer(settings: Settings, judges: tuple[JudgeIn, ...], lane: Lane, calls: StructuredCall) -> JudgeLayer:
