@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Literal
@@ -16,6 +17,7 @@ from app.runs.engine import RunEngine
 from app.runs.export import csv_lines, ndjson_lines
 from app.runs.keys import KeyStore, check_key, hash_request
 from app.runs.model import EvalReport, Page, Record, RecordFilters, Run, RunFilters, RunRequest, RunStatus
+from app.runs.observe import UNWATCHED, RunObserver
 from app.runs.progress import progress_of, resource_of
 from app.runs.record_store import RecordStore, record_cursor
 from app.runs.report import derive_report
@@ -28,6 +30,8 @@ from app.store.ids import to_text
 from app.store.paging import encode_cursor
 from layers.model import EvalDataset, EvalExample
 from layers.ports import System
+
+logger = logging.getLogger(__name__)
 
 MAX_PREDICTIONS = 10_000
 """Predictions that a report may carry; of a larger run they are had as records."""
@@ -47,7 +51,9 @@ class RunService:
         settings: RunSettings,
         *,
         code_version: str,
+        observer: RunObserver = UNWATCHED,
     ) -> None:
+        self._observer = observer
         self._database = database
         self._engine = engine
         self._systems = systems
@@ -55,11 +61,12 @@ class RunService:
         self._code_version = code_version
         self._datasets = DatasetStore(database)
         self._keys = KeyStore(database)
-        self._runs = RunStore(database)
+        self._runs = RunStore(database, on_end=self._tell_end)
         self._records = RecordStore(database)
         self._analysis = AnalysisStore(database)
         size = ChunkSize(settings.chunk_size, settings.chunk_seconds)
-        self._work = RunWork(self._runs, self._records, systems, size=size)
+        self._work = RunWork(self._runs, self._records, systems, size=size, observer=observer)
+        observer.follow(self._work.under_way)
 
     async def launch(self) -> None:
         """Start the engine, with every run that an earlier process left unfinished."""
@@ -226,6 +233,13 @@ class RunService:
     async def _take_over(self, run: StoredRun, executor: str | None, status: RunStatus) -> None:
         if await self._runs.hand_over(run, executor, status) and executor is not None:
             await self._engine.start((await self._stored(run.run_id)).workflow_id)
+
+    async def _tell_end(self, run_id: str) -> None:
+        try:
+            run = await self._stored(run_id)
+            self._observer.ended(run, await self._records.tally(run))
+        except Exception:
+            logger.exception("how run %s ended could not be told", run_id)
 
     async def _stored(self, run_id: str) -> StoredRun:
         run = await self._runs.get(run_id)

@@ -16,6 +16,7 @@ from app.runs.executor import Execution
 from app.runs.gate import Gate
 from app.runs.limits import Limits, Standing
 from app.runs.model import Record
+from app.runs.observe import UnderWay
 from app.runs.store import StoredRun
 from layers.ports import Clock, System, SystemUnderTest
 
@@ -82,6 +83,11 @@ class Session:
                 self._idle.set()
                 self._idle = anyio.Event()
 
+    def under_way(self) -> UnderWay:
+        """How far it is."""
+        done = self.standing.n_scored + self.standing.n_failed
+        return UnderWay(self.run.system, self.run.n_total, done, self.meter.rate())
+
     async def drained(self) -> None:
         """Wait until no chunk is under way."""
         if self._active:
@@ -117,6 +123,10 @@ class Sessions:
         self._most = most
         self._sessions: dict[str, Session] = {}
         self._lock = anyio.Lock()
+
+    def all(self) -> list[Session]:
+        """Those there are at the moment."""
+        return list(self._sessions.copy().values())
 
     def get(self, run_id: str) -> Session | None:
         return self._sessions.get(run_id)

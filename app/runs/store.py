@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,8 +61,9 @@ class StoredRun:
 class RunStore:
     """The rows of runs. A status changes only from one that allows it, so that racing changes can't undo each other."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, on_end: Callable[[str], Awaitable[None]] | None = None) -> None:
         self._database = database
+        self._on_end = on_end
 
     async def create(self, run: StoredRun, key: str | None = None) -> None:
         """Store a new run, and under `key` that it was the answer. `run.no` is ignored: the store gives the number."""
@@ -124,7 +125,10 @@ class RunStore:
         only_from: Collection[RunStatus],
         failure: RunFailure | None = None,
     ) -> bool:
-        """Change the status if it is one of `only_from`; whether it was. Start and end times are set on the way."""
+        """Change the status if it is one of `only_from`; whether it was. Start and end times are set on the way.
+
+        `on_end` is awaited, with the run's id, after a move to a status that ends the run.
+        """
         values: dict[str, Any] = {"status": to.value}
         if failure is not None:
             values["failure"] = canonical_bytes(failure.model_dump())
@@ -140,7 +144,10 @@ class RunStore:
                 conn.execute(begin)
             return moved
 
-        return await self._database.write(work)
+        moved = await self._database.write(work)
+        if moved and to in TERMINAL and self._on_end is not None:
+            await self._on_end(run_id)
+        return moved
 
     async def hand_over(self, run: StoredRun, executor: str | None, to: RunStatus) -> bool:
         """Give the run, as it was read, to `executor` as a new workflow; False = somebody was quicker."""

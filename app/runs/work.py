@@ -13,6 +13,7 @@ import anyio
 from app.errors import ServiceError, Unavailable
 from app.runs.asking import Item
 from app.runs.model import Record, RecordError, RunFailure, RunStatus
+from app.runs.observe import UNWATCHED, RunObserver, UnderWay
 from app.runs.record_store import RecordStore
 from app.runs.session import Session, Sessions, limits_of
 from app.runs.store import RunStore, StoredRun, run_id_of
@@ -52,9 +53,16 @@ class RunWork:
     """Implements the engine's `Work`; `poke` is for callers who changed a run's status."""
 
     def __init__(
-        self, runs: RunStore, records: RecordStore, systems: Mapping[str, System], *, size: ChunkSize | None = None
+        self,
+        runs: RunStore,
+        records: RecordStore,
+        systems: Mapping[str, System],
+        *,
+        size: ChunkSize | None = None,
+        observer: RunObserver = UNWATCHED,
     ) -> None:
         self._runs = runs
+        self._observer = observer
         self._records = records
         self._size = size or ChunkSize()
         self._halted = False
@@ -64,6 +72,10 @@ class RunWork:
         """Examples per second of a run that is worked on here."""
         session = self._sessions.get(run_id)
         return session.meter.rate() if session else None
+
+    def under_way(self) -> list[UnderWay]:
+        """The runs worked on here. Any thread may ask."""
+        return [session.under_way() for session in self._sessions.all()]
 
     def poke(self, run_id: str) -> None:
         """The run's status was changed: stop asking and look."""
@@ -93,7 +105,8 @@ class RunWork:
         """Do a step; wait while the store is away, and end the run on what nobody foresaw."""
         while True:
             try:
-                return await step()
+                with self._observer.step(run_id_of(workflow_id)):
+                    return await step()
             except Unavailable:
                 await anyio.sleep(STORE_RETRY_SECONDS)
             except Exception as exc:
@@ -175,6 +188,7 @@ class RunWork:
         while True:
             try:
                 await self._records.add(run.no, position, record, run.config.profile)
+                self._observer.recorded(run.system, record)
                 return
             except Unavailable:  # the answer was paid for: hold it until the store is back
                 await anyio.sleep(STORE_RETRY_SECONDS)
