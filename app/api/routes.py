@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Route
 
 from app.api import batch, evaluate, index, operate, provenance, runs
 from app.api.access import Access
@@ -22,7 +22,7 @@ OPERATIONS: tuple[Operation, ...] = (
 """In the order in which paths are tried: the busiest first."""
 
 
-def routes(operations: Iterable[Operation], access: Access) -> list[BaseRoute]:
+def routes(operations: Iterable[Operation], access: Access) -> list[Route]:
     """One route for each path, which knows all its methods."""
     by_path: dict[str, list[Operation]] = {}
     for operation in operations:
@@ -30,7 +30,8 @@ def routes(operations: Iterable[Operation], access: Access) -> list[BaseRoute]:
     return [_route(path, Resource(there, access)) for path, there in by_path.items()]
 
 
-def _route(path: str, resource: Resource) -> BaseRoute:
+def _route(path: str, resource: Resource) -> Route:
     # An endpoint that is no function is taken as an ASGI application and is handed every method.
-    resource.route = Route(path, resource)
-    return resource.route
+    route = Route(path, resource)
+    resource.route = route
+    return route

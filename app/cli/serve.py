@@ -8,6 +8,7 @@ import socket
 import uvicorn
 
 from app.api.access import check_bind, parse_keys
+from app.cli.process import settle_memory
 from app.settings import Settings
 from app.telemetry.logs import configure_logging
 from app.wiring import service_app
@@ -27,7 +28,14 @@ def serve(settings: Settings) -> None:
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     log.info("Arbiter-L8 listens on http://%s:%d (interactive documentation at /docs)", shown, port)
-    uvicorn.Server(config).run(sockets=[listener])
+    _Server(config).run(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, then settle: from here on the process serves."""
+        await super().startup(sockets)
+        settle_memory()
 
 
 def uvicorn_config(app: object) -> uvicorn.Config:
@@ -38,6 +46,7 @@ def uvicorn_config(app: object) -> uvicorn.Config:
         http="httptools",
         lifespan="auto",
         access_log=False,
+        proxy_headers=False,
         log_config=None,
         server_header=False,
         timeout_graceful_shutdown=SHUTDOWN_S,
