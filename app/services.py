@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Protocol, TypeAlias
 
 from app.evaluation.service import EvaluationService
+from app.gates.service import GateService
 from app.index.service import IndexService
 from app.log.service import LogService
 from app.runs.service import RunService
@@ -51,6 +52,7 @@ class Services:
     database: Database
     log: LogService | None = None
     index: IndexService | None = None
+    gates: GateService | None = None
 
 
 Connect: TypeAlias = Callable[[Settings], AbstractAsyncContextManager[Services]]

@@ -41,6 +41,11 @@ RUN_REQUEST: dict[str, Any] = {
     "labels": {"release": "2026-11"},
 }
 
+GATE_REQUEST: dict[str, Any] = {
+    "policy": '[[floors]]\nmetric = "accuracy"\nmin = 0.9\n\n[[regressions]]\ntolerated = 0.01\n',
+    "baseline": "production",
+}
+
 INDEX_REQUEST: dict[str, Any] = {
     "items": [
         {"id": "aml-4.2", "text": "Transfers above 10,000 EUR need a second review.", "metadata": {"domain": "aml"}},

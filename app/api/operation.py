@@ -51,7 +51,7 @@ class Operation:
     the refusals beyond those that follow from the rest (authentication, a body, parameters, an id in the path).
     """
 
-    method: Literal["GET", "POST"]
+    method: Literal["GET", "POST", "PUT"]
     path: str
     handler: Handler
     summary: str

@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from app import errors
 from app.errors import FieldError, ServiceError, Unprocessable
+from app.gates.policy import PolicyError
 from app.runs.dataset import DuplicateExampleIds, EmptyDataset
 from app.runs.keys import KeyReused
 from app.runs.parsing import DatasetError
@@ -64,6 +65,7 @@ KINDS: dict[type[ServiceError], Kind] = {
     DatasetError: Kind(422, "invalid-dataset", "The dataset can't be used"),
     EmptyDataset: Kind(422, "empty-dataset", "The dataset has no examples"),
     DuplicateExampleIds: Kind(422, "duplicate-example-id", "Example ids must be unique"),
+    PolicyError: Kind(422, "invalid-policy", "The gate policy can't be used"),
     KeyReused: Kind(422, "idempotency-key-reused", "The idempotency key was used for another request"),
     InternalError: Kind(500, "internal-error", "Something broke inside the service"),
     errors.Overloaded: Kind(503, "overloaded", "Too much work is in flight"),

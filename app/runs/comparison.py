@@ -51,7 +51,7 @@ def compare(
     `peak` is the largest logarithm of the e-value that somebody who watches these runs has seen before.
     """
     labels = sorted(pairing.labels.items(), key=lambda item: (-item[1].size, item[0]))
-    strict = contrast(pairing.strict, alpha, grouped=_grouped(pairing, alpha))
+    strict = contrast(pairing.strict, alpha, grouped=grouped_difference(pairing, alpha))
     return Comparison(
         run_id=candidate.run_id,
         baseline_run_id=baseline.run_id,
@@ -145,7 +145,7 @@ def _worst_case(outcomes: Outcomes, alpha: float) -> WorstCase | None:
     )
 
 
-def _grouped(pairing: Pairing, alpha: float) -> GroupedDifference | None:
+def grouped_difference(pairing: Pairing, alpha: float) -> GroupedDifference | None:
     """The mean change per pair, drawn by groups (Cochran's ratio estimator), with Student's t over the groups."""
     if not pairing.grouped:
         return None

@@ -12,7 +12,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, func, select
 
 from app.runs.analysis_store import CHUNK, GROUP_KEY, contains
-from app.runs.pairing import AXES_KEY, Answers, Pairing, axis_label
+from app.runs.contrasts import Listed
+from app.runs.pairing import AXES_KEY, MAX_LISTED, Answers, Pairing, axis_label
 from app.runs.record_store import current_records
 from app.runs.store import StoredRun
 from app.runs.tables import dataset_examples, records
@@ -69,19 +70,29 @@ def n_examples(run: StoredRun) -> int:
     return run.n_total // run.config.options.repeats
 
 
+async def duplicates_of(database: Database, dataset_no: int) -> Listed:
+    """Ids that stand more than once in a dataset."""
+    found = sorted(await database.read(partial(_twice, dataset_no=dataset_no)))
+    return Listed(count=len(found), ids=tuple(found[:MAX_LISTED]))
+
+
 def _facts(conn: Connection, dataset_no: int) -> DatasetFacts:
-    twice = (
+    return DatasetFacts(
+        groups=contains(conn, dataset_no, GROUP_KEY),
+        axes=contains(conn, dataset_no, AXES_KEY),
+        twice=_twice(conn, dataset_no),
+    )
+
+
+def _twice(conn: Connection, dataset_no: int) -> frozenset[str]:
+    query = (
         select(_example.example_id)
         .where(_example.dataset_no == dataset_no)
         .group_by(_example.example_id)
         .having(func.count() > 1)
         .limit(MAX_DUPLICATES)
     )
-    return DatasetFacts(
-        groups=contains(conn, dataset_no, GROUP_KEY),
-        axes=contains(conn, dataset_no, AXES_KEY),
-        twice=frozenset(conn.scalars(twice)),
-    )
+    return frozenset(conn.scalars(query))
 
 
 class _Reading:

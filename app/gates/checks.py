@@ -1,0 +1,137 @@
+"""What every gate checks before any figure: that the run is over, complete, and about the examples it claims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from app.gates.model import RuleResult, Status
+from app.gates.policy import Policy
+from app.runs.contrasts import Listed, Paired
+from app.runs.figures import Interval
+from app.runs.metrics import wilson
+from app.runs.model import TERMINAL, RunStatus
+from app.runs.tally import Tally
+
+MAX_IDS = 5
+"""Ids that a reason names."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeCoverage:
+    """Of `n_total` examples, how many a judge looked at; `n_named` records say which instrument answered."""
+
+    n_total: int
+    n_judged: int
+    n_named: int
+
+
+def check_run(
+    policy: Policy, status: RunStatus, tally: Tally, duplicates: Listed, coverage: JudgeCoverage | None
+) -> Iterator[RuleResult]:
+    """The run itself: over, every example recorded, not too many failed, ids unique, judged where asked for."""
+    yield _over(status, tally)
+    yield _complete(policy, status, tally)
+    yield _failed(policy, tally)
+    yield _unique(duplicates)
+    if policy.min_judge_coverage is not None:
+        yield _judged(policy.min_judge_coverage, coverage, policy.alpha)
+
+
+def check_pairs(policy: Policy, pairs: Paired) -> Iterator[RuleResult]:
+    """The run against its baseline: the same examples, with the same expected labels."""
+    missing = pairs.missing
+    status = Status.BLOCK if missing.count > policy.max_missing else Status.PASS
+    added = f"; {pairs.added.count} are new" if pairs.added.count else ""
+    reason = f"{missing.count} examples of the baseline are not in the run{_named(missing)}{added}"
+    yield _count("examples of the baseline", "missing_examples", status, missing.count, policy.max_missing, reason)
+    changed = pairs.relabelled
+    status = Status.WARN if changed.count else Status.PASS
+    reason = (
+        f"{changed.count} examples expect another label than in the baseline, and are not compared{_named(changed)}"
+    )
+    yield _count("expected labels", "relabelled_examples", status, changed.count, 0, reason)
+
+
+def _over(status: RunStatus, tally: Tally) -> RuleResult:
+    n = tally.n_scored + tally.n_failed
+    if status is RunStatus.SUCCEEDED:
+        found, reason = Status.PASS, "the run came to its end"
+    elif status in TERMINAL:
+        found, reason = Status.BLOCK, f"the run is {status.value}"
+    else:
+        found, reason = Status.MISSING, f"the run is {status.value}: {n} of {tally.n_total} examples are through"
+    return RuleResult(name="run is over", metric="status", status=found, n=n, reason=reason)
+
+
+def _complete(policy: Policy, status: RunStatus, tally: Tally) -> RuleResult:
+    lacking = max(0, tally.n_total - tally.n_scored - tally.n_failed)
+    bad = lacking > policy.max_missing
+    found = (Status.BLOCK if status in TERMINAL else Status.MISSING) if bad else Status.PASS
+    reason = f"{lacking} of {tally.n_total} examples have no record"
+    return _count("every example has a record", "missing_records", found, lacking, policy.max_missing, reason)
+
+
+def _failed(policy: Policy, tally: Tally) -> RuleResult:
+    n = tally.n_total
+    share = tally.n_failed / n if n else None
+    limit = policy.max_failed_share
+    found = Status.BLOCK if share is None or share > limit else Status.PASS
+    reason = f"{tally.n_failed} of {n} examples failed" if n else "there are no examples"
+    return RuleResult(
+        name="failed examples",
+        metric="failed_share",
+        status=found,
+        observed=share,
+        interval=wilson(tally.n_failed, n, level=1 - policy.alpha),
+        threshold=limit,
+        n=n,
+        reason=reason,
+    )
+
+
+def _unique(duplicates: Listed) -> RuleResult:
+    found = Status.BLOCK if duplicates.count else Status.PASS
+    reason = f"{duplicates.count} example ids stand more than once{_named(duplicates)}"
+    return _count("example ids are unique", "duplicate_ids", found, duplicates.count, 0, reason)
+
+
+def _judged(least: float, coverage: JudgeCoverage | None, alpha: float) -> RuleResult:
+    name, metric = "judge coverage", "judge_coverage"
+    if coverage is None or not coverage.n_named:
+        reason = "no record says which judge looked at its example"
+        return RuleResult(name=name, metric=metric, status=Status.MISSING, threshold=least, n=0, reason=reason)
+    n, judged = coverage.n_total, coverage.n_judged
+    share = judged / n
+    return RuleResult(
+        name=name,
+        metric=metric,
+        status=Status.BLOCK if share < least else Status.PASS,
+        observed=share,
+        interval=wilson(judged, n, level=1 - alpha),
+        threshold=least,
+        n=n,
+        reason=f"a judge looked at {judged} of {n} examples",
+    )
+
+
+def _count(name: str, metric: str, status: Status, count: int, limit: int, reason: str) -> RuleResult:
+    observed, threshold = float(count), float(limit)
+    interval: Interval | None = None
+    return RuleResult(
+        name=name,
+        metric=metric,
+        status=status,
+        observed=observed,
+        interval=interval,
+        threshold=threshold,
+        n=count,
+        reason=reason,
+    )
+
+
+def _named(listed: Listed) -> str:
+    if not listed.count:
+        return ""
+    shown = ", ".join(repr(text[:80]) for text in listed.ids[:MAX_IDS])
+    return f": {shown}{', ...' if listed.count > MAX_IDS else ''}"

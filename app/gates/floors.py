@@ -1,0 +1,153 @@
+"""Floors: figures that must not lie too low."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from app.gates.measures import Measure, Part, Unmeasurable, effect_of, measure
+from app.gates.model import RuleResult, SliceName, Status
+from app.gates.policy import EACH, OF_LABEL, Floor, Policy, Proof
+from app.runs.analysis import Breakdown
+from app.runs.figures import Interval
+from app.runs.tally import Tally
+from layers.profile import SystemProfile
+
+MAX_EACH = 50
+"""Parts that a rule for each label or each value looks at, the most frequent first."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A run, counted."""
+
+    tally: Tally
+    breakdown: Breakdown
+    profile: SystemProfile
+
+
+def hold_floors(policy: Policy, run: Measured) -> Iterator[RuleResult]:
+    """One result for each floor, label and value."""
+    for floor in policy.floors:
+        reading = floor.labels or policy.labels
+        if reading == "binary" and run.profile.binary is None:
+            yield _missing(floor, floor.label, None, "the system has no binary labels")
+            continue
+        floor = floor.model_copy(update={"labels": reading})
+        for place, part in _parts(floor, run):
+            if isinstance(part, str):
+                yield _missing(floor, floor.label, place, part)
+                continue
+            for label in _labels(floor, part, run.profile):
+                yield _hold(floor, policy, part, label, place)
+
+
+def _parts(floor: Floor, run: Measured) -> Iterator[tuple[SliceName | None, Part | str]]:
+    order = [run.profile.fold(label) for label in run.profile.labels]
+    seen = run.breakdown.observations
+    effect = effect_of(seen)
+
+    def part(tally: Tally, *, whole: bool) -> Part:
+        observations = seen if whole else None
+        if floor.labels == "strict":
+            return Part(tally, order, effect, observations)
+        collapse = run.profile.collapse
+        return Part(
+            tally.collapsed(collapse), [], effect, None if observations is None else observations.collapsed(collapse)
+        )
+
+    if floor.slice is None:
+        yield None, part(run.tally, whole=True)
+        return
+    path = next(one for one in run.breakdown.slices if one.path == floor.slice.path)
+    chosen = [
+        (key[1], counts)
+        for key, counts in path.most_frequent(lambda counts: counts.n, len(path.values))
+        if floor.slice.each or (key[1] == floor.slice.value and key[0] == type(floor.slice.value).__name__)
+    ]
+    if not chosen:
+        value = None if floor.slice.each else floor.slice.value
+        yield SliceName(path=path.path, value=value), path.reason or "no example has this value"
+    for value, counts in chosen[:MAX_EACH]:
+        yield SliceName(path=path.path, value=value), part(counts.tally(), whole=False)
+
+
+def _labels(floor: Floor, part: Part, profile: SystemProfile) -> list[str | None]:
+    if floor.metric not in OF_LABEL:
+        return [None]
+    if floor.label != EACH:
+        label = floor.label or ""
+        return [label if floor.labels == "binary" else profile.fold(label)]
+    support: dict[str, int] = {}
+    for counts in (part.tally.scored, part.tally.failed):
+        for (expected, _), n in counts.items():
+            support[expected] = support.get(expected, 0) + n
+    ordered = sorted(support, key=lambda label: (-support[label], label))
+    return list(ordered[:MAX_EACH]) or [None]
+
+
+def _hold(floor: Floor, policy: Policy, part: Part, label: str | None, place: SliceName | None) -> RuleResult:
+    try:
+        found = measure(part, floor.metric, label, level=1 - policy.alpha)
+    except Unmeasurable as exc:
+        return _missing(floor, label, place, str(exc))
+    min_n = floor.min_n or policy.min_n
+    status, needed, reason = judge_floor(found, floor.min, min_n, floor.proof or policy.proof)
+    if floor.severity == "warn" and status is not Status.PASS:
+        status, reason = Status.WARN, f"{reason}; only a warning by its severity"
+    return RuleResult(
+        name=_name(floor, label, place),
+        metric=floor.metric,
+        label=label,
+        slice=place,
+        status=status,
+        observed=found.observed,
+        interval=Interval(low=found.low, high=found.high),
+        threshold=floor.min,
+        n=found.n,
+        n_needed=needed,
+        reason=reason,
+    )
+
+
+def judge_floor(found: Measure, floor: float, min_n: int, proof: Proof) -> tuple[Status, int | None, str]:
+    """Status, examples needed, reason. What is surely below blocks however few examples there are."""
+    if found.high < floor:
+        return Status.BLOCK, None, "the whole interval lies below the floor"
+    if found.n_scored < min_n:
+        return Status.INCONCLUSIVE, min_n, f"{found.n_scored} scored examples; the policy asks for at least {min_n}"
+    if found.low >= floor:
+        return Status.PASS, None, "the whole interval lies at or above the floor"
+    if proof == "interval":
+        needed = found.needed(floor)
+        return Status.INCONCLUSIVE, needed, "the interval holds the floor: there are too few examples to tell"
+    if found.observed >= floor:
+        return Status.WARN, found.needed(floor), "at or above the floor by the best estimate, which may be chance"
+    return Status.BLOCK, None, "below the floor by the best estimate"
+
+
+def _missing(floor: Floor, label: str | None, place: SliceName | None, reason: str) -> RuleResult:
+    return RuleResult(
+        name=_name(floor, label, place),
+        metric=floor.metric,
+        label=label,
+        slice=place,
+        status=Status.WARN if floor.severity == "warn" else Status.MISSING,
+        threshold=floor.min,
+        n=0,
+        reason=reason,
+    )
+
+
+def _name(floor: Floor, label: str | None, place: SliceName | None) -> str:
+    """The rule's own name, or what it is; with its label and value where it stands for several."""
+    name = floor.name or f"floor {floor.metric}"
+    if floor.labels == "binary" and floor.name is None:
+        name += " (binary)"
+    return name + part_name(label if floor.name is None or floor.label == EACH else None, place)
+
+
+def part_name(label: str | None, place: SliceName | None) -> str:
+    """How a part is called after a rule's name."""
+    text = f" of {label}" if label is not None else ""
+    return text if place is None else f"{text} where {place.path} is {place.value}"
