@@ -186,7 +186,7 @@ class SliceFigures(Value):
     accuracy_worst: float | None
     p_value: float | None
     p_adjusted: float | None
-    flag: Literal["worse", "better"] | None
+    flag: Literal["better", "worse"] | None
 
 
 class SliceValue(SliceFigures):
