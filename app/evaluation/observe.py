@@ -2,9 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from app.evaluation.item import Item
+from app.evaluation.plan import Plan
+from app.evaluation.verdict import Verdict
 from layers.model import LayerName, Outcome
+
+
+@dataclass(slots=True)
+class Ending:
+    """How an evaluation ended.
+
+    Without `evaluation_id` it was given up: cancelled, or refused by the store. An id without a verdict is that of an
+    answer that was there already. `plan` is None when it did not come so far; `outcomes` are those there were by then.
+    """
+
+    evaluation_id: str | None = None
+    plan: Plan | None = None
+    verdict: Verdict | None = None
+    outcomes: Mapping[LayerName, Outcome] = field(default_factory=dict)
 
 
 class Watch(Protocol):
@@ -13,29 +33,32 @@ class Watch(Protocol):
     def layer(self, name: LayerName, outcome: Outcome, started_ns: int, ended_ns: int) -> None:
         """A layer was run and ended like this; layers that were not run are not reported."""
 
-    def end(self, *, evaluation_id: str | None, disposition: str | None, escalated: bool, degraded: bool) -> None:
-        """The evaluation is over.
-
-        Without an id it was given up: cancelled, or refused by the store. An id without a disposition is that of an
-        answer that was there already.
-        """
+    def end(self, ending: Ending) -> None:
+        """The evaluation is over."""
 
 
 class Observer(Protocol):
     """Sees every evaluation that really runs; a replayed answer is none."""
 
-    def begin(self, system: str, prediction_id: str) -> Watch: ...
+    def begin(self, item: Item) -> Watch: ...
+
+    def job(self, work_id: str) -> AbstractContextManager[object]:
+        """What is done in the block is the accepted work `work_id`."""
+        ...
 
 
 class _Unwatched:
     def layer(self, name: LayerName, outcome: Outcome, started_ns: int, ended_ns: int) -> None:
         pass
 
-    def end(self, *, evaluation_id: str | None, disposition: str | None, escalated: bool, degraded: bool) -> None:
+    def end(self, ending: Ending) -> None:
         pass
 
-    def begin(self, system: str, prediction_id: str) -> Watch:
+    def begin(self, item: Item) -> Watch:
         return self
+
+    def job(self, work_id: str) -> AbstractContextManager[object]:
+        return nullcontext()
 
 
 UNWATCHED = _Unwatched()

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from app.evaluation.evaluator import Evaluator
 from app.evaluation.item import Item
 from app.evaluation.model import OnlineScoringResult
-from app.evaluation.observe import UNWATCHED, Observer, Watch
+from app.evaluation.observe import UNWATCHED, Ending, Observer, Watch
 from app.evaluation.plan import Plan, is_drawn, make_plan
 from app.evaluation.record import build_record, known_outcomes, must_run_again, with_root, without_unwritable
 from app.evaluation.store import Draft, EvaluationStore, Stored
-from app.evaluation.verdict import decide
+from app.evaluation.verdict import Verdict, decide
 from app.evaluation.work import work_row
 from app.store.ids import now, uuid7
 from app.store.rows import Row
@@ -83,20 +83,15 @@ class Pipeline:
         return await self._watched(item, place, known_outcomes(result))
 
     async def _watched(self, item: Item, place: Place, outcomes: dict[LayerName, Outcome]) -> Stored:
-        watch = self._observer.begin(item.system, item.prediction.id)
-        ended = _Ended()
+        watch = self._observer.begin(item)
+        ending = Ending(outcomes=outcomes)
         try:
-            return await self._run(item, place, outcomes, watch, ended)
+            return await self._run(item, place, outcomes, watch, ending)
         finally:
-            watch.end(
-                evaluation_id=ended.evaluation_id,
-                disposition=ended.disposition,
-                escalated=ended.escalated,
-                degraded=ended.degraded,
-            )
+            watch.end(ending)
 
     async def _run(
-        self, item: Item, place: Place, outcomes: dict[LayerName, Outcome], watch: Watch, ended: _Ended
+        self, item: Item, place: Place, outcomes: dict[LayerName, Outcome], watch: Watch, ending: Ending
     ) -> Stored:
         recorder = None if self._new_recorder is None else self._new_recorder()
         if recorder is not None:
@@ -104,18 +99,17 @@ class Pipeline:
         looked_at = LayerInput(item.prediction, item.profile, item.input, (), {}, recorder or NO_TRACE)
         deadline = self._evaluator.deadline()
         await self._evaluator.screen(looked_at, outcomes, deadline=deadline, watch=watch)
-        plan = make_plan(outcomes, audit_rate=self._sample.rate, audit=place.parent_id is not None)
+        plan = ending.plan = make_plan(outcomes, audit_rate=self._sample.rate, audit=place.parent_id is not None)
         if plan.escalate:
-            ended.escalated = True
             if _is_first_look(place) and (stored := await self._store.find(item.digest)) is not None:
-                ended.evaluation_id = stored.evaluation_id
+                ending.evaluation_id = stored.evaluation_id
                 return stored
             await self._evaluator.escalate(looked_at, outcomes, deadline=deadline, watch=watch)
-        draft = self._draft(item, place, self._evaluator.complete(outcomes, plan), plan, recorder)
+        draft, verdict = self._draft(item, place, self._evaluator.complete(outcomes, plan), plan, recorder)
         stored = await self._store.save(draft)
-        ended.evaluation_id = stored.evaluation_id
+        ending.evaluation_id = stored.evaluation_id
         if stored.created:
-            ended.disposition, ended.degraded = draft.disposition, draft.degraded
+            ending.verdict = verdict
             if draft.follow_up is not None:
                 self._on_follow_up()
         return stored
@@ -127,7 +121,7 @@ class Pipeline:
         outcomes: dict[LayerName, Outcome],
         plan: Plan,
         recorder: Recorder | None,
-    ) -> Draft:
+    ) -> tuple[Draft, Verdict]:
         try:
             return self._write(item, place, outcomes, plan, recorder)
         except ValueError:
@@ -141,7 +135,7 @@ class Pipeline:
         outcomes: Mapping[LayerName, Outcome],
         plan: Plan,
         recorder: Recorder | None,
-    ) -> Draft:
+    ) -> tuple[Draft, Verdict]:
         verdict = decide(item.prediction, item.profile, outcomes, plan)
         created_at = now()
         record = canonical_bytes(
@@ -161,7 +155,7 @@ class Pipeline:
         provenance = None if recorder is None else recorder.finish(record)
         if provenance is not None:
             record = with_root(record, provenance.root)
-        return Draft(
+        draft = Draft(
             evaluation_id=place.evaluation_id,
             revision=place.revision,
             system=item.system,
@@ -177,22 +171,13 @@ class Pipeline:
             provenance=provenance,
             follow_up=self._follow_up(item, place, plan),
         )
+        return draft, verdict
 
     def _follow_up(self, item: Item, place: Place, plan: Plan) -> Row | None:
         """Work that re-examines an unflagged item of the sample, stored with its answer."""
         if plan.escalate or place.revision > 1 or not self._sample.draws(item):
             return None
         return work_row(uuid7(), item.content, kind="audit", parent_id=place.evaluation_id)
-
-
-@dataclass(slots=True)
-class _Ended:
-    """What the watch is told at the end."""
-
-    evaluation_id: str | None = None
-    disposition: str | None = None
-    escalated: bool = False
-    degraded: bool = False
 
 
 def _is_first_look(place: Place) -> bool:

@@ -67,7 +67,9 @@ class EvaluationService:
         self._systems = systems
         self._store = EvaluationStore(database, options.ledger)
         self._work = WorkStore(database)
-        self._worker = Worker(self._work, self._perform, concurrency=options.work_concurrency)
+        self._worker = Worker(
+            self._work, self._perform, concurrency=options.work_concurrency, within=options.observer.job
+        )
         self._pipeline = Pipeline(
             evaluator,
             self._store,
@@ -152,6 +154,10 @@ class EvaluationService:
     async def drain(self) -> None:
         """Work off what was accepted until there is nothing left."""
         await self._worker.drain()
+
+    async def backlog(self) -> int:
+        """How much is accepted and not done, in the whole store. Raises `Unavailable`."""
+        return await self._work.backlog()
 
     async def _perform(self, work: Work) -> str:
         if work.attempts and await self._store.get(work.work_id) is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import anyio
 from anyio.abc import TaskGroup
@@ -19,14 +20,23 @@ Perform = Callable[[Work], Awaitable[str]]
 
 class Worker:
     """Takes work from the store and performs it. `concurrency` pieces at once; `poll` seconds between looks at the
-    store for what other processes accepted or left behind."""
+    store for what other processes accepted or left behind. `within` is entered, with its id, for each piece."""
 
-    def __init__(self, store: WorkStore, perform: Perform, *, concurrency: int = 16, poll: float = 5.0) -> None:
+    def __init__(
+        self,
+        store: WorkStore,
+        perform: Perform,
+        *,
+        concurrency: int = 16,
+        poll: float = 5.0,
+        within: Callable[[str], AbstractContextManager[object]] = lambda _: nullcontext(),
+    ) -> None:
         self._store = store
         self._perform = perform
         self._slots = anyio.Semaphore(concurrency)
         self._busy: set[str] = set()
         self._poll = poll
+        self._within = within
         self._wake = anyio.Event()
 
     def wake(self) -> None:
@@ -76,7 +86,8 @@ class Worker:
 
     async def _do(self, work: Work) -> None:
         try:
-            await self._settle(work)
+            with self._within(work.work_id):
+                await self._settle(work)
         finally:
             self._busy.discard(work.work_id)
             self._slots.release()

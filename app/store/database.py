@@ -16,7 +16,7 @@ from app.store.checkpoint import Checkpointer
 from app.store.engines import READERS, Dialect, Location, locate, prepare_file, reader_engine, writer_engine
 from app.store.migrate import check_current, upgrade_engine
 from app.store.rows import inserter
-from app.store.writer import Writer, call_each, unavailable
+from app.store.writer import Counts, Writer, call_each, unavailable
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -74,6 +74,11 @@ class Database:
     async def insert(self, table: Table, row: tuple[Any, ...]) -> None:
         """Insert one row: a value for every column, in the table's order, types as the driver takes them."""
         await self._writer.submit(inserter(table), row)
+
+    @property
+    def counts(self) -> Counts:
+        """What was written since the start."""
+        return self._writer.counts
 
     async def ping(self) -> None:
         """Raise `Unavailable` if the database can't be reached."""

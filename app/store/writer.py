@@ -7,7 +7,9 @@ import contextlib
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Engine
@@ -42,6 +44,16 @@ def call_each(conn: Connection, fns: Sequence[Callable[[Connection], Any]]) -> l
     return [fn(conn) for fn in fns]
 
 
+@dataclass(slots=True)
+class Counts:
+    """What the writer has done since its start; it alone changes them, any thread may read them."""
+
+    commits: int = 0
+    jobs: int = 0
+    failures: int = 0
+    busy_seconds: float = 0.0
+
+
 class Writer:
     """One thread, one connection. Jobs are handed over once per turn of the event loop, not one by one.
 
@@ -52,6 +64,7 @@ class Writer:
     def __init__(self, engine: Engine, after_commit: Callable[[], None] = lambda: None) -> None:
         self._engine = engine
         self._after_commit = after_commit
+        self.counts = Counts()
         self._queue: queue.SimpleQueue[list[Job] | None] = queue.SimpleQueue()
         self._pending: list[Job] = []
         self._loop = asyncio.get_running_loop()
@@ -109,12 +122,17 @@ class Writer:
     def _write(self, jobs: list[Job]) -> None:
         if not jobs:
             return
+        started = time.perf_counter()
+        self.counts.jobs += len(jobs)
         try:
             self._transact(jobs)
+            self.counts.commits += 1
         except BaseException as exc:
+            self.counts.failures += 1
             error = _translate(exc)
             for job in jobs:
                 job.error = job.error or error
+        self.counts.busy_seconds += time.perf_counter() - started
         _resolve_all(jobs)
 
     def _transact(self, jobs: list[Job]) -> None:

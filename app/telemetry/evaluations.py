@@ -4,184 +4,172 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 
-from app.evaluation.observe import Watch
-from app.telemetry.metrics import LAYER_SPAN_NAMES, Metrics, bounded
+from app.evaluation.item import Item
+from app.evaluation.observe import Ending, Watch
+from app.evaluation.plan import AUDIT_REASON, Plan
+from app.evaluation.verdict import Verdict
+from app.telemetry.evaluation_steps import Layer, evaluation_step
+from app.telemetry.labels import CAUSES, bounded, escalation_reasons, providers
+from app.telemetry.metrics import LAYER_SPAN_NAMES, Metrics
+from app.telemetry.model_calls import ModelCall, collected
+from app.telemetry.place import Place, current, placed
 from app.telemetry.setup import Telemetry
-from app.telemetry.traces import Root, Step, current, emit
+from app.telemetry.traces import NOWHERE, emit, exemplar, is_wanted
 from layers.model import (
+    DisagreementResult,
+    Disposition,
     Failed,
-    HeuristicResult,
-    JudgeAttempt,
+    InstrumentPath,
     JudgeVerdict,
     LayerName,
-    NarrativeGroundingResult,
     Outcome,
     Scored,
     Skipped,
     is_degraded,
 )
+from layers.ports import System
 
-ATTEMPT_SPANS = {
-    "ollama": "ollama_attempt",
-    "gemini_flash": "flash_attempt",
-    "openai_compatible": "openai_attempt",
-    "heuristics_fallback": "heuristics_fallback",
-}
-PROVIDERS = {"ollama": "ollama", "gemini_flash": "gcp.gemini", "openai_compatible": "openai"}
+REPLAYED, GIVEN_UP = "replayed", "given_up"
+_LAYER = {name: {"layer": span} for name, span in LAYER_SPAN_NAMES.items()}
 
 
 class EvaluationTelemetry:
-    """The observer that the evaluation service is given. `systems` are the names that may become metric labels."""
+    """The observer that the evaluation service is given. The names of `systems` may become metric labels."""
 
-    def __init__(self, telemetry: Telemetry, metrics: Metrics, systems: Collection[str]) -> None:
+    def __init__(self, telemetry: Telemetry, metrics: Metrics, systems: Mapping[str, System]) -> None:
         self.telemetry = telemetry
         self.metrics = metrics
-        self.systems = frozenset(systems)
+        profiles = [system.profile for system in systems.values()]
+        self.system_labels = {name: {"system": name} for name in systems}
+        self.reasons = escalation_reasons(profiles)
+        self.providers = providers(profiles)
+        metrics.evaluations.begin(tuple(systems), (*(each.value for each in Disposition), REPLAYED, GIVEN_UP))
+        metrics.evaluations_escalated.begin(tuple(systems))
+        metrics.evaluations_degraded.begin(tuple(systems))
 
-    def begin(self, system: str, prediction_id: str) -> Watch:
+    def begin(self, item: Item) -> Watch:
         """Watch one evaluation; its spans hang beneath the request at hand, if there is one."""
-        root = current.get()
-        if root is None:
-            return _Watch(self, system, prediction_id, Root(), inside_request=False)
-        return _Watch(self, system, prediction_id, root, inside_request=True)
+        return _Watch(self, item)
+
+    def job(self, work_id: str) -> AbstractContextManager[object]:
+        """Accepted work is a trace of its own."""
+        return placed(Place())
 
 
 class _Watch:
-    def __init__(
-        self, owner: EvaluationTelemetry, system: str, prediction_id: str, root: Root, *, inside_request: bool
-    ) -> None:
+    __slots__ = ("_calls", "_calls_token", "_item", "_layers", "_owner", "_place", "_started_ns", "_token")
+
+    def __init__(self, owner: EvaluationTelemetry, item: Item) -> None:
         self._owner = owner
-        self._system = system
-        self._prediction_id = prediction_id
-        self._root = root
-        self._inside_request = inside_request
-        self._token = None if inside_request else current.set(root)
+        self._item = item
+        outer = current.get()
+        self._place = Place() if outer is None else outer.beneath()
+        self._token = current.set(self._place)
+        self._calls: list[ModelCall] = []
+        self._calls_token = collected.set(self._calls)
+        self._layers: list[Layer] = []
         self._started_ns = time.time_ns()
-        self._layers: list[tuple[LayerName, Outcome, int, int]] = []
 
     def layer(self, name: LayerName, outcome: Outcome, started_ns: int, ended_ns: int) -> None:
-        """Note how a layer ended; metrics now, spans perhaps later."""
+        """Note how a layer ended; what becomes of it is decided at the end."""
         self._layers.append((name, outcome, started_ns, ended_ns))
-        metrics = self._owner.metrics
-        metrics.layer_latency.record(outcome.elapsed_ms, {"layer": LAYER_SPAN_NAMES[name]})
-        if isinstance(outcome, Scored) and isinstance(outcome.finding, JudgeVerdict):
-            _count_judge(metrics, outcome.finding)
-        if is_degraded(outcome):
-            metrics.degraded.add(1, {"layer": name.value, "cause": _cause(outcome) or "unknown"})
 
-    def end(self, *, evaluation_id: str | None, disposition: str | None, escalated: bool, degraded: bool) -> None:
+    def end(self, ending: Ending) -> None:
         """Count the evaluation, and keep its trace if it deserves one."""
         ended_ns = time.time_ns()
-        if self._token is not None:
-            current.reset(self._token)
-        metrics, settings = self._owner.metrics, self._owner.telemetry.settings
+        current.reset(self._token)
+        collected.reset(self._calls_token)
         elapsed_ms = (ended_ns - self._started_ns) / 1e6
-        system = bounded(self._system, self._owner.systems)
-        metrics.evaluations.add(1, {"system": system, "disposition": disposition or "none"})
-        metrics.evaluation_latency.record(elapsed_ms, {"system": system})
-        matters = escalated or degraded or evaluation_id is None or elapsed_ms >= settings.slow_ms
-        ratio = 1.0 if matters else settings.trace_ratio
-        if not (matters or self._root.worth_keeping or random.random() < ratio):
+        ratio = self._ratio(ending, elapsed_ms)
+        kept = ratio >= 1 or random.random() < ratio
+        self._count(ending, elapsed_ms, kept=kept)
+        if kept:
+            self._place.keep()
+            step = evaluation_step(
+                self._item,
+                ending,
+                self._layers,
+                self._calls,
+                span=(self._started_ns, ended_ns),
+                ratio=ratio,
+                content=self._owner.telemetry.settings.content,
+            )
+            emit(self._owner.telemetry, self._place, step)
+
+    def _ratio(self, ending: Ending, elapsed_ms: float) -> float:
+        """The chance with which an evaluation like this is kept: 1 for all that matters."""
+        settings = self._owner.telemetry.settings
+        verdict, plan = ending.verdict, ending.plan
+        fresh = verdict is not None and plan is not None and (plan.escalate or verdict.degraded)
+        if fresh or ending.evaluation_id is None or elapsed_ms >= settings.slow_ms or is_wanted(self._place):
+            return 1.0
+        return settings.trace_ratio
+
+    def _count(self, ending: Ending, elapsed_ms: float, *, kept: bool) -> None:
+        owner, metrics = self._owner, self._owner.metrics
+        context = exemplar(self._place) if kept else NOWHERE
+        for name, outcome, _, _ in self._layers:
+            metrics.layer_latency.record(outcome.elapsed_ms, _LAYER[name], context)
+        labels = owner.system_labels.get(self._item.system) or {"system": "other"}
+        system = labels["system"]
+        metrics.evaluation_latency.record(elapsed_ms, labels, context)
+        verdict, plan = ending.verdict, ending.plan
+        if verdict is None or plan is None:
+            metrics.evaluations.add(system, REPLAYED if ending.evaluation_id else GIVEN_UP)
             return
-        values = {
-            "prediction_id": self._prediction_id,
-            "evaluation_id": evaluation_id,
-            "system": self._system,
-            "disposition": disposition,
-            "escalated": escalated,
-            "degraded": degraded,
-            "arbiter.sampling.ratio": ratio,
-        }
-        self._keep(ended_ns, values, failed=evaluation_id is None)
+        metrics.evaluations.add(system, verdict.disposition)
+        if verdict.degraded:
+            metrics.evaluations_degraded.add(system)
+            for layer, outcome in ending.outcomes.items():
+                if (cause := _degraded_by(outcome)) is not None:
+                    metrics.degraded.add(layer, cause)
+        if plan.escalate:
+            self._count_escalation(system, plan, verdict)
+            self._count_findings(ending.outcomes, verdict)
 
-    def _keep(self, ended_ns: int, values: dict[str, Any], *, failed: bool) -> None:
-        layers = tuple(_layer_step(*entry) for entry in self._layers)
-        flags = [flag for entry in self._layers for flag in _flags(entry[1])]
-        values |= {"flags": flags, "instrument_path": _instrument_path(self._layers)}
-        error = "given_up" if failed else None
-        step = Step("evaluate_item", self._started_ns, ended_ns, values, error, steps=layers)
-        if self._inside_request:
-            self._root.steps.append(step)
-            self._root.worth_keeping = True
-        else:
-            emit(self._owner.telemetry, self._root, step)
+    def _count_escalation(self, system: str, plan: Plan, verdict: Verdict) -> None:
+        metrics = self._owner.metrics
+        metrics.evaluations_escalated.add(system)
+        for reason in plan.reasons:
+            metrics.escalations.add(system, bounded(reason, self._owner.reasons))
+        if AUDIT_REASON in plan.reasons:
+            metrics.audited.add(system, verdict.disposition)
+            if plan.inclusion_probability > 0:
+                metrics.audit_estimate.add(system, verdict.disposition, n=1 / plan.inclusion_probability)
 
-
-def _layer_step(name: LayerName, outcome: Outcome, started_ns: int, ended_ns: int) -> Step:
-    values: dict[str, Any] = {"layer": name.value, "status": outcome.status, "version": outcome.version}
-    steps: tuple[Step, ...] = ()
-    error = None
-    match outcome:
-        case Scored(finding=finding):
-            if isinstance(finding, JudgeVerdict):
-                values |= {"instrument_path": finding.source.value, "agrees": finding.agrees, "cached": finding.cached}
-                steps = tuple(_attempt_steps(finding.attempts, started_ns))
-        case Skipped(reason=reason):
-            values["reason"] = reason.value
-        case Failed(cause=cause):
-            error = cause.kind
-            values |= {"exception.type": cause.kind, "exception.message": cause.message}
-            values["dependency"] = cause.dependency
-    return Step(LAYER_SPAN_NAMES[name], started_ns, ended_ns, values, error, steps=steps)
-
-
-def _attempt_steps(attempts: tuple[JudgeAttempt, ...], started_ns: int) -> list[Step]:
-    """Attempts follow one another, so each begins where the one before ended."""
-    steps = []
-    for attempt in attempts:
-        ended_ns = started_ns + int(attempt.elapsed_ms * 1e6)
-        values = {
-            "outcome": attempt.outcome,
-            "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": PROVIDERS.get(attempt.source.value),
-            "gen_ai.usage.input_tokens": attempt.input_tokens,
-            "gen_ai.usage.output_tokens": attempt.output_tokens,
-        }
-        name = ATTEMPT_SPANS[attempt.source.value]
-        steps.append(Step(name, started_ns, ended_ns, values, attempt.error_type))
-        started_ns = ended_ns
-    return steps
+    def _count_findings(self, outcomes: Mapping[LayerName, Outcome], verdict: Verdict) -> None:
+        metrics = self._owner.metrics
+        for outcome in outcomes.values():
+            match outcome:
+                case Scored(finding=JudgeVerdict() as judged):
+                    _count_judge(metrics, judged)
+                case Scored(finding=DisagreementResult(errors_by_provider=errors)):
+                    for provider, error in errors.items():
+                        known = bounded(provider, self._owner.providers)
+                        metrics.provider_errors.add(known, bounded(error.kind, CAUSES))
+        if verdict.assurance is not None:
+            metrics.rungs.add("answer", verdict.assurance)
 
 
 def _count_judge(metrics: Metrics, verdict: JudgeVerdict) -> None:
-    metrics.judge_outcome.add(1, {"source": verdict.source.value})
+    metrics.judge_outcome.add(verdict.source)
     for attempt in verdict.attempts:
-        metrics.judge_attempts.add(
-            1,
-            {"source": attempt.source.value, "outcome": attempt.outcome, "error_type": attempt.error_type or "none"},
-        )
-        for direction, tokens in (("input", attempt.input_tokens), ("output", attempt.output_tokens)):
-            if tokens is not None:
-                metrics.judge_tokens.add(tokens, {"source": attempt.source.value, "direction": direction})
+        metrics.judge_attempts.add(attempt.source, attempt.outcome, bounded(attempt.error_type or "none", CAUSES))
+    for claim in verdict.claims:
+        metrics.rungs.add("claim", claim.rung)
 
 
-def _cause(outcome: Outcome) -> str | None:
+def _degraded_by(outcome: Outcome) -> str | None:
+    """The cause, if this layer should have spoken and did not."""
     match outcome:
+        case Scored(finding=JudgeVerdict(source=InstrumentPath.HEURISTICS_FALLBACK)):
+            return InstrumentPath.HEURISTICS_FALLBACK.value
         case Scored():
             return None
         case Skipped(reason=reason):
-            return reason.value
+            return reason.value if is_degraded(outcome) else None
         case Failed(cause=cause):
-            return cause.kind
-
-
-def _flags(outcome: Outcome) -> list[str]:
-    if not isinstance(outcome, Scored):
-        return []
-    match outcome.finding:
-        case HeuristicResult(flags=flags):
-            return [f"heuristics:{flag.rule}" for flag in flags]
-        case NarrativeGroundingResult(ng_flagged=True):
-            return ["narrative_grounding"]
-        case _:
-            return []
-
-
-def _instrument_path(layers: list[tuple[LayerName, Outcome, int, int]]) -> str | None:
-    for _, outcome, _, _ in layers:
-        if isinstance(outcome, Scored) and isinstance(outcome.finding, JudgeVerdict):
-            return outcome.finding.source.value
-    return None
+            return bounded(cause.kind, CAUSES)

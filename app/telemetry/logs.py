@@ -1,18 +1,18 @@
-"""Structured logs: JSON for machines, one readable line for a terminal; the trace id in each."""
+"""Structured logs: JSON for machines, one readable line for a terminal; the trace id in each that belongs to one."""
 
 from __future__ import annotations
 
 import json
 import logging
 import sys
-from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-trace_id: ContextVar[str | None] = ContextVar("log_trace_id", default=None)
-"""The trace that the current work belongs to, as 32 hex digits."""
+from app.telemetry.place import trace_id_now
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
+
+_OWN_FIELDS = frozenset({"time", "level", "logger", "message", "trace_id", "exception"})
 
 
 def _extras(record: logging.LogRecord) -> dict[str, Any]:
@@ -23,18 +23,19 @@ class JsonFormatter(logging.Formatter):
     """One JSON object a line; always valid UTF-8."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Render `record`."""
+        """Render `record`. An extra field named like one of ours gets a trailing underscore."""
         entry: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat().replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            "trace_id": trace_id.get(),
-            **_extras(record),
+            "trace_id": trace_id_now(),
         }
+        for name, value in _extras(record).items():
+            entry[f"{name}_" if name in _OWN_FIELDS else name] = value
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
-        return json.dumps(entry, default=str, ensure_ascii=True)
+        return json.dumps(entry, default=str, ensure_ascii=True, skipkeys=True)
 
 
 class PrettyFormatter(logging.Formatter):
@@ -45,6 +46,8 @@ class PrettyFormatter(logging.Formatter):
         stamp = datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S")
         extras = " ".join(f"{name}={value}" for name, value in _extras(record).items())
         line = f"{stamp} {record.levelname.lower():<7} {record.getMessage()}" + (f"  [{extras}]" if extras else "")
+        if (trace_id := trace_id_now()) is not None:
+            line += f"  trace={trace_id}"
         return line + ("\n" + self.formatException(record.exc_info) if record.exc_info else "")
 
 

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from opentelemetry.metrics import Histogram, Meter
+
+from app.telemetry.tally import Shown, Tally
+from layers.model import InstrumentPath, LayerName, Rung
 
 LATENCY_BUCKETS_MS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 75_000)
 
 REQUEST_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 75)
 
-LAYER_SPAN_NAMES = {
-    "heuristics": "heuristics_check",
-    "narrative_grounding": "narrative_grounding",
-    "disagreement": "cross_provider_disagreement",
-    "consistency": "embedding_consistency",
-    "judge": "judge_call",
+LAYER_SPAN_NAMES: dict[LayerName, str] = {
+    LayerName.HEURISTICS: "heuristics_check",
+    LayerName.NARRATIVE_GROUNDING: "narrative_grounding",
+    LayerName.DISAGREEMENT: "cross_provider_disagreement",
+    LayerName.CONSISTENCY: "embedding_consistency",
+    LayerName.JUDGE: "judge_call",
 }
 """Layer names as spans and as the `layer` attribute of the latency histogram (kept from before)."""
 
-
-def bounded(value: str | None, known: Collection[str]) -> str:
-    """`value` if it is among `known`, else `other`: caller-made text never becomes a time series."""
-    return value if value is not None and value in known else "other"
+SOURCES = tuple(source.value for source in InstrumentPath)
+RUNGS = tuple(rung.value for rung in Rung)
 
 
-def _milliseconds(meter: Meter, name: str, description: str) -> Histogram:
+def _latency(meter: Meter, name: str, description: str) -> Histogram:
     return meter.create_histogram(name, "ms", description, explicit_bucket_boundaries_advisory=LATENCY_BUCKETS_MS)
 
 
@@ -33,24 +32,131 @@ class Metrics:
     """All instruments, made once."""
 
     def __init__(self, meter: Meter) -> None:
-        # kept: existing dashboards read these three
-        self.judge_outcome = meter.create_counter("arbiter_l8.judge.outcome", description="Verdicts by who gave them")
-        self.layer_latency = _milliseconds(meter, "arbiter_l8.layer.latency", "Time of one layer")
-        self.harness_metric = meter.create_gauge("arbiter_l8.harness.metric", description="Metrics of the latest run")
-        self.evaluations = meter.create_counter("arbiter_l8.evaluations", description="By system and disposition")
-        self.evaluation_latency = _milliseconds(meter, "arbiter_l8.evaluation.latency", "Time of one evaluation")
-        self.degraded = meter.create_counter("arbiter_l8.degraded", description="Layers that should have spoken")
-        self.escalations = meter.create_counter("arbiter_l8.escalations", description="By reason")
-        self.breaker_transitions = meter.create_counter("arbiter_l8.breaker.transitions", description="By new state")
-        self.dependency_errors = meter.create_counter("arbiter_l8.dependency.errors", description="By cause")
-        self.dependency_latency = _milliseconds(meter, "arbiter_l8.dependency.latency", "Time of one call to a remote")
-        self.judge_attempts = meter.create_counter("arbiter_l8.judge.attempts", description="By source and outcome")
-        self.judge_tokens = meter.create_counter("arbiter_l8.judge.tokens", description="By source and direction")
+        self._evaluations(meter)
+        self._judging(meter)
+        self._dependencies(meter)
+        self._offline(meter)
+        self._service(meter)
+
+    def _evaluations(self, meter: Meter) -> None:
+        # kept: existing dashboards read it
+        self.layer_latency = _latency(meter, "arbiter_l8.layer.latency", "Time of one layer")
+        self.evaluation_latency = _latency(meter, "arbiter_l8.evaluation.latency", "Time of one evaluation")
+        self.evaluations = Tally(
+            meter, "arbiter_l8.evaluations", ("system", "disposition"), "Evaluations by system and disposition"
+        )
+        self.degraded = Tally(
+            meter, "arbiter_l8.degraded", ("layer", "cause"), "Layers that should have spoken and did not, by cause"
+        )
+        self.evaluations_degraded = Tally(
+            meter, "arbiter_l8.evaluations.degraded", ("system",), "Evaluations in which a layer that should have "
+            "spoken did not",
+        )  # fmt: skip
+        self.escalations = Tally(
+            meter, "arbiter_l8.escalations", ("system", "reason"), "Reasons for looking closer; one item may have many"
+        )
+        self.evaluations_escalated = Tally(
+            meter, "arbiter_l8.evaluations.escalated", ("system",), "Evaluations that were escalated"
+        )
+        self.audited = Tally(
+            meter, "arbiter_l8.audit.examined", ("system", "disposition"), "Items of the audit sample, fully looked at"
+        )
+        self.audit_estimate = Tally(
+            meter,
+            "arbiter_l8.audit.estimated",
+            ("system", "disposition"),
+            "The sample weighted by its chances: what a full look at every unflagged item would have said",
+        )
+
+    def _judging(self, meter: Meter) -> None:
+        # kept: existing dashboards read it
+        self.judge_outcome = Tally(
+            meter, "arbiter_l8.judge.outcome", ("source",), "Judge verdicts by who gave them", known=(SOURCES,)
+        )
+        self.judge_attempts = Tally(
+            meter,
+            "arbiter_l8.judge.attempts",
+            ("source", "outcome", "error_type"),
+            "Judges asked in evaluations, by how it ended",
+        )
+        self.model_calls = Tally(
+            meter,
+            "arbiter_l8.model.calls",
+            ("prompt", "source", "outcome", "cached"),
+            "Questions to models, by prompt; cached = answered without asking",
+        )
+        self.judge_tokens = Tally(
+            meter,
+            "arbiter_l8.judge.tokens",
+            ("prompt", "source", "direction"),
+            "Tokens spent; an answer from the cache spends none",
+        )
+        self.rungs = Tally(
+            meter,
+            "arbiter_l8.grounding.rungs",
+            ("of", "rung"),
+            "How much was checked of a judge's claims, and of its answers as a whole",
+            known=(("claim", "answer"), RUNGS),
+        )
+
+    def _dependencies(self, meter: Meter) -> None:
+        self.breaker_state = Shown(meter, "arbiter_l8.breaker.state", "1 for the state that the breaker is in, else 0")
+        self.breaker_transitions = Tally(
+            meter, "arbiter_l8.breaker.transitions", ("breaker", "state"), "Changes of breakers, by new state"
+        )
+        self.dependency_calls = Tally(
+            meter, "arbiter_l8.dependency.calls", ("dependency", "lane"), "Attempts to call a remote"
+        )
+        self.dependency_errors = Tally(
+            meter, "arbiter_l8.dependency.errors", ("dependency", "cause"), "Attempts that failed, by cause"
+        )
+        self.dependency_latency = _latency(meter, "arbiter_l8.dependency.latency", "Time of one attempt")
+        self.provider_errors = Tally(
+            meter, "arbiter_l8.provider.errors", ("provider", "cause"), "Providers that gave no label, by cause"
+        )
+
+    def _offline(self, meter: Meter) -> None:
+        # kept: existing dashboards read it
+        self.harness_metric = meter.create_gauge("arbiter_l8.harness.metric", description="Figures of the latest run")
+        self.runs = Tally(meter, "arbiter_l8.runs", ("system", "status"), "Runs that ended, by status")
+        self.run_examples = Tally(
+            meter, "arbiter_l8.run.examples", ("system", "status"), "Examples recorded, scored or failed"
+        )
+        self.run_errors = Tally(
+            meter, "arbiter_l8.run.errors", ("system", "cause"), "Examples that failed, by cause"
+        )  # fmt: skip
+        self.runs_active = Shown(meter, "arbiter_l8.run.active", "Runs that this process works on")
+        self.run_progress = Shown(meter, "arbiter_l8.run.progress", "Share done of the runs worked on", unit="1")
+        self.run_remaining = Shown(meter, "arbiter_l8.run.remaining", "Examples that the runs worked on still have")
+        self.run_changes = Tally(
+            meter,
+            "arbiter_l8.run.changes",
+            ("system", "change"),
+            "Examples that a run fixed or broke, against its baseline",
+        )
+        self.gate_verdicts = Tally(
+            meter, "arbiter_l8.gate.verdicts", ("verdict",), "Gates of runs, by verdict",
+            known=(("PASS", "WARN", "BLOCK", "INCONCLUSIVE", "MISSING"),),
+        )  # fmt: skip
+        self.verdicts = Tally(
+            meter, "arbiter_l8.verdicts", ("verdict",), "Binding verdicts on artifacts", known=(("accept", "block"),)
+        )
+
+    def _service(self, meter: Meter) -> None:
         self.http_requests = meter.create_histogram(
             "http.server.request.duration",
             "s",
             "Duration of HTTP server requests",
             explicit_bucket_boundaries_advisory=REQUEST_BUCKETS_S,
         )
-        self.runs = meter.create_counter("arbiter_l8.runs", description="Runs ended, by system and status")
-        self.run_examples = meter.create_counter("arbiter_l8.run.examples", description="Examples done, by status")
+        self.http_active = Shown(meter, "http.server.active_requests", "Requests under way, streams not counted")
+        self.queue_depth = Shown(meter, "arbiter_l8.queue.depth", "Work that was accepted and is not done")
+        self.queue_age = Shown(meter, "arbiter_l8.queue.observed_age", "Age of the queue's last count", unit="s")
+        self.store_commits = Shown(meter, "arbiter_l8.store.commits", "Transactions written", counter=True)
+        self.store_jobs = Shown(meter, "arbiter_l8.store.jobs", "Pieces of work in those transactions", counter=True)
+        self.store_seconds = Shown(
+            meter, "arbiter_l8.store.busy", "Time the writer spent in transactions", unit="s", counter=True
+        )
+        self.store_failures = Shown(meter, "arbiter_l8.store.failures", "Transactions that failed", counter=True)
+        self.streams = Shown(meter, "arbiter_l8.sse.streams", "Event streams that are open")
+        self.stream_events = Tally(meter, "arbiter_l8.sse.events", ("route",), "Pieces sent on event streams")

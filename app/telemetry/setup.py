@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from contextvars import ContextVar
 from importlib.metadata import PackageNotFoundError, version
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics import MeterProvider, TraceBasedExemplarFilter
 from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
@@ -60,7 +61,14 @@ class Telemetry:
     ) -> None:
         quiet_exporters()
         self.settings = settings
-        resource = Resource.create({"service.name": settings.service_name, "service.version": service_version()})
+        resource = Resource.create(
+            {
+                "service.name": settings.service_name,
+                "service.version": service_version(),
+                # Two processes that count the same thing must not write into one time series.
+                "service.instance.id": uuid.uuid4().hex,
+            }
+        )
         self.ids = PresetIds()
         self.tracer_provider = TracerProvider(
             sampler=ALWAYS_ON, resource=resource, id_generator=self.ids, shutdown_on_exit=False
@@ -70,7 +78,12 @@ class Telemetry:
                 BatchSpanProcessor(exporter, schedule_delay_millis=1_000, max_queue_size=4_096)
             )
         reader = metric_reader or self._otlp_metrics()
-        self.meter_provider = MeterProvider([reader] if reader else [], resource=resource, shutdown_on_exit=False)
+        self.meter_provider = MeterProvider(
+            [reader] if reader else [],
+            resource=resource,
+            exemplar_filter=TraceBasedExemplarFilter(),
+            shutdown_on_exit=False,
+        )
         self.tracer = self.tracer_provider.get_tracer("arbiter-l8", service_version())
         self.meter = self.meter_provider.get_meter("arbiter-l8", service_version())
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import random
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, SpanKind, StatusCode, TraceFlags
+from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanContext, SpanKind, StatusCode, TraceFlags
 
+from app.telemetry.place import Place, SpanRef, current
 from app.telemetry.setup import Telemetry
 from app.telemetry.values import attributes
 
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
-_ids = random.SystemRandom()
+SAMPLING_RATIO = "arbiter.sampling.ratio"
+"""The chance with which a span like this one is kept: a count over spans weighs each by 1 / ratio."""
+
+NOWHERE = Context()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,45 +36,14 @@ class Step:
     steps: tuple[Step, ...] = ()
 
 
-@dataclass(slots=True)
-class Root:
-    """The trace of one request, or of one piece of accepted work. Ids are drawn only when somebody needs them."""
-
-    parent: SpanContext | None = None
-    worth_keeping: bool = False
-    steps: list[Step] = field(default_factory=list)
-    _ids: tuple[int, int] | None = None
-
-    def ids(self) -> tuple[int, int]:
-        """(trace id, id of the root's own span)."""
-        if self._ids is None:
-            trace_id = self.parent.trace_id if self.parent else _ids.getrandbits(128) or 1
-            self._ids = (trace_id, _ids.getrandbits(64) or 1)
-        return self._ids
-
-
-current: ContextVar[Root | None] = ContextVar("current_root", default=None)
-
-
-@contextmanager
-def rooted(root: Root) -> Iterator[Root]:
-    """Make `root` what outgoing calls and log lines belong to, for the block."""
-    token = current.set(root)
-    try:
-        yield root
-    finally:
-        current.reset(token)
-
-
 def propagate(headers: dict[str, str]) -> None:
-    """Tell a remote which trace its work belongs to. A call is only made for what is kept, hence the sampled flag."""
-    root = current.get()
-    if root is not None:
-        trace_id, span_id = root.ids()
-        headers["traceparent"] = f"00-{trace_id:032x}-{span_id:016x}-01"
+    """Tell a remote which trace its work belongs to. Calls are made for what is kept, hence the sampled flag."""
+    place = current.get()
+    if place is not None:
+        headers["traceparent"] = f"00-{place.trace_id:032x}-{place.span_id:016x}-01"
 
 
-def parse_traceparent(value: str | None) -> SpanContext | None:
+def parse_traceparent(value: str | None) -> SpanRef | None:
     """The caller's span of a W3C `traceparent` header; None when there is none, or it breaks the format."""
     match = _TRACEPARENT.fullmatch(value.strip().lower()) if value else None
     if match is None or match[1] == "ff" or (match[1] == "00" and match[5]):
@@ -81,33 +51,56 @@ def parse_traceparent(value: str | None) -> SpanContext | None:
     trace_id, span_id = int(match[2], 16), int(match[3], 16)
     if not trace_id or not span_id:
         return None
-    return SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(int(match[4], 16)))
+    return SpanRef(trace_id, span_id, sampled=bool(int(match[4], 16) & TraceFlags.SAMPLED))
 
 
-def is_sampled(parent: SpanContext | None) -> bool:
-    """Whether the caller keeps its part of the trace."""
-    return parent is not None and parent.trace_flags.sampled
+def is_wanted(place: Place) -> bool:
+    """Whether a caller, near or far, keeps the trace of this place."""
+    above = place.parent
+    while isinstance(above, Place):
+        above = above.parent
+    return above is not None and above.sampled
 
 
-def emit(telemetry: Telemetry, root: Root, top: Step) -> None:
-    """Create the spans of `top` and what lies beneath it."""
-    context = trace.set_span_in_context(NonRecordingSpan(root.parent)) if root.parent else Context()
-    token = telemetry.ids.preset.set(root.ids())
+def exemplar(place: Place) -> Context:
+    """The context with which a measurement is recorded that shall point to the span of `place`."""
+    return trace.set_span_in_context(NonRecordingSpan(_context(place.ref())), NOWHERE)
+
+
+def emit(telemetry: Telemetry, place: Place, top: Step) -> None:
+    """Create the span of `place`, which `top` was, and those of what lies beneath it."""
+    above = place.parent
+    ref = above.ref() if isinstance(above, Place) else above
+    inside = NOWHERE
+    if ref is not None:
+        inside = trace.set_span_in_context(NonRecordingSpan(_context(ref, remote=ref is above)), NOWHERE)
+    links = [Link(_context(place.link.ref()))] if place.link else None
+    token = telemetry.ids.preset.set((place.trace_id, place.span_id))
     try:
-        span = _start(telemetry, top, context)
+        span = _start(telemetry, top, inside, links)
     finally:
         telemetry.ids.preset.reset(token)
     _finish(telemetry, span, top)
 
 
-def _start(telemetry: Telemetry, step: Step, context: Context) -> Span:
+def _context(ref: SpanRef, *, remote: bool = False) -> SpanContext:
+    flags = TraceFlags(TraceFlags.SAMPLED if ref.sampled else TraceFlags.DEFAULT)
+    return SpanContext(ref.trace_id, ref.span_id, is_remote=remote, trace_flags=flags)
+
+
+def _start(telemetry: Telemetry, step: Step, context: Context, links: list[Link] | None = None) -> Span:
     return telemetry.tracer.start_span(
-        step.name, context=context, kind=step.kind, attributes=attributes(step.values), start_time=step.started_ns
+        step.name,
+        context=context,
+        kind=step.kind,
+        attributes=attributes(step.values),
+        links=links,
+        start_time=step.started_ns,
     )
 
 
 def _finish(telemetry: Telemetry, span: Span, step: Step) -> None:
-    inner = trace.set_span_in_context(span)
+    inner = trace.set_span_in_context(span, NOWHERE)
     for below in step.steps:
         _finish(telemetry, _start(telemetry, below, inner), below)
     for name, values in step.events:

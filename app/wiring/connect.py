@@ -14,6 +14,7 @@ from adapters.http import new_http_client
 from app.evaluation.evaluator import Evaluator
 from app.evaluation.evidence import number_evidence
 from app.evaluation.service import EvaluationService, Options
+from app.gates.service import GateService
 from app.index.service import IndexService
 from app.log.keys import key_path
 from app.log.service import LogService
@@ -28,11 +29,13 @@ from app.store.database import Database
 from app.store.engines import locate
 from app.store.ids import random_bytes
 from app.telemetry.evaluations import EvaluationTelemetry
-from app.telemetry.http import instrument
+from app.telemetry.gauges import QueueGauge, show_store
 from app.telemetry.metrics import Metrics
 from app.telemetry.middleware import HttpTelemetry
+from app.telemetry.model_calls import ModelCallTelemetry
+from app.telemetry.runs import RunTelemetry
 from app.telemetry.setup import Telemetry, service_version
-from app.wiring.hooks import telemetry_hooks
+from app.wiring.hooks import show_breakers, telemetry_hooks
 from app.wiring.layers import build_layers, connect_judges, connect_retrieval, judge_layer
 from app.wiring.remotes import Remotes
 from app.wiring.systems import connect_neighbours, judge_as_system, known_systems
@@ -42,17 +45,15 @@ from layers.provenance import Recorder
 from layers.structured_call import StructuredCall
 
 
-def service_app(settings: Settings, *, execute: bool = True) -> FastAPI:
+def service_app(settings: Settings, *, execute: bool = True, telemetry: Telemetry | None = None) -> FastAPI:
     """The whole service as an ASGI application, telemetry included; what `serve` runs.
 
-    `execute` False: it reads and evaluates, and starts no run.
+    `execute` False: it reads and evaluates, and starts no run. `telemetry` None = as the settings say.
     """
-    telemetry = Telemetry(settings.telemetry)
+    telemetry = telemetry or Telemetry(settings.telemetry)
     metrics = Metrics(telemetry.meter)
     connect = connector(execute=execute, telemetry=telemetry, metrics=metrics)
-    app = create_app(settings, connect, [Middleware(HttpTelemetry, telemetry=telemetry, metrics=metrics)])
-    instrument(app, telemetry)
-    return app
+    return create_app(settings, connect, [Middleware(HttpTelemetry, telemetry=telemetry, metrics=metrics)])
 
 
 def connector(*, execute: bool, telemetry: Telemetry, metrics: Metrics) -> Connect:
@@ -84,13 +85,14 @@ class _Builder:
         remotes = Remotes(settings.network, http, telemetry_hooks(self.metrics))
         neighbours = connect_neighbours(settings, remotes)
         judges = connect_judges(settings, remotes)
-        calls = StructuredCall()
+        calls = StructuredCall(record=ModelCallTelemetry(self.telemetry, self.metrics))
         systems = known_systems(settings, neighbours, remotes)
         systems[judge_system.NAME] = judge_as_system(
             judge_layer(settings, judges, "run", calls) if judges else None, systems
         )
         database = await Database.open(settings.store)
         self.stack.push_async_callback(database.close)
+        show_store(self.metrics, database.counts)
         retrieval = connect_retrieval(settings, remotes, database, neighbours)
         log = await LogService.open(database, key_path(settings.store.url, settings.log.key_file))
         evaluator = Evaluator(
@@ -100,6 +102,7 @@ class _Builder:
             evidence=number_evidence,
             request_timeout=settings.evaluation.request_timeout,
         )
+        show_breakers(self.metrics, remotes.registry())
         return Services(
             settings=settings,
             evaluations=await self._evaluations(database, systems, log, evaluator),
@@ -108,6 +111,7 @@ class _Builder:
             systems=systems,
             database=database,
             log=log,
+            gates=GateService(database),
             index=IndexService(
                 retrieval.embedded,
                 retrieval.embedder,
@@ -131,11 +135,19 @@ class _Builder:
             group = await self.stack.enter_async_context(anyio.create_task_group())
             self.stack.callback(group.cancel_scope.cancel)
             group.start_soon(service.work)
+            group.start_soon(QueueGauge(self.metrics, service.backlog).run)
         return service
 
     async def _runs(self, database: Database, systems: dict[str, System]) -> RunService:
         engine: RunEngine = DbosEngine(locate(self.settings.store.url).url) if self.execute else IdleEngine()
-        service = RunService(database, engine, systems, self.settings.runs, code_version=service_version())
+        service = RunService(
+            database,
+            engine,
+            systems,
+            self.settings.runs,
+            code_version=service_version(),
+            observer=RunTelemetry(self.metrics, systems),
+        )
         self.stack.push_async_callback(engine.close)
         await service.launch()
         return service

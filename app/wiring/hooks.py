@@ -3,35 +3,62 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
-from adapters.breaker import Transition
+from adapters.breaker import CircuitBreaker, Transition
 from adapters.http import CallEvent
+from app.telemetry.labels import CAUSES, bounded
 from app.telemetry.metrics import Metrics
-from app.telemetry.traces import propagate
+from app.telemetry.place import current
+from app.telemetry.traces import NOWHERE, exemplar, is_wanted, propagate
 from app.wiring.remotes import Hooks
 
 log = logging.getLogger("arbiter.dependencies")
 
+STATES = ("closed", "half_open", "open")
+
 
 def telemetry_hooks(metrics: Metrics) -> Hooks:
-    """Count each attempt by cause, each change of a breaker once, and pass the trace on."""
+    """Count each attempt by cause, each change of a breaker once, and pass the trace on.
+
+    Remotes are named by the operator's settings, so their names are labels as they stand.
+    """
 
     def observe(event: CallEvent) -> None:
-        metrics.dependency_latency.record(event.seconds * 1000, {"dependency": event.dependency, "lane": event.lane})
+        place = current.get()
+        context = exemplar(place) if place is not None and is_wanted(place) else NOWHERE
+        labels = {"dependency": event.dependency, "lane": event.lane}
+        metrics.dependency_latency.record(event.seconds * 1000, labels, context)
+        metrics.dependency_calls.add(event.dependency, event.lane)
         if event.kind != "ok":
-            metrics.dependency_errors.add(1, {"dependency": event.dependency, "cause": event.kind})
+            metrics.dependency_errors.add(event.dependency, bounded(event.kind, CAUSES))
 
-    def on_transition(change: Transition) -> None:
-        metrics.breaker_transitions.add(1, {"breaker": change.name, "state": change.after})
-        level = logging.INFO if change.after == "closed" else logging.WARNING
-        log.log(
-            level,
-            "circuit %s: %s -> %s (%d of %d calls failed)",
-            change.name,
-            change.before,
-            change.after,
-            change.failures,
-            change.calls,
-        )
+    return Hooks(observe=observe, propagate=propagate, on_transition=lambda change: _on_transition(metrics, change))
 
-    return Hooks(observe=observe, propagate=propagate, on_transition=on_transition)
+
+def _on_transition(metrics: Metrics, change: Transition) -> None:
+    """A remote's trouble is told once, when its circuit changes: not for every call that fails meanwhile."""
+    metrics.breaker_transitions.add(change.name, change.after)
+    level = logging.WARNING if change.after == "open" else logging.INFO
+    log.log(
+        level,
+        "circuit %s: %s -> %s (%d of %d calls failed)",
+        change.name,
+        change.before,
+        change.after,
+        change.failures,
+        change.calls,
+        extra={"breaker": change.name, "state": change.after},
+    )
+
+
+def show_breakers(metrics: Metrics, breakers: Mapping[str, CircuitBreaker]) -> None:
+    """Show for each breaker the state that it is in; the series of a state exist from the start."""
+    metrics.breaker_transitions.begin(tuple(breakers), STATES)
+    metrics.breaker_state.show(
+        lambda: [
+            (float(breaker.state() == state), {"breaker": name, "state": state})
+            for name, breaker in breakers.items()
+            for state in STATES
+        ]
+    )

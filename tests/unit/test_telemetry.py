@@ -1,64 +1,34 @@
-"""Telemetry: clean values, kept traces, bounded ends."""
+"""Telemetry of evaluations: what is kept, what it says, and what never leaves."""
 
-import json
+from __future__ import annotations
+
 import logging
-import math
+import random
 import socket
 import time
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind
 
+from app.evaluation.observe import Ending
 from app.settings import TelemetrySettings
-from app.telemetry.evaluations import EvaluationTelemetry
-from app.telemetry.logs import JsonFormatter
-from app.telemetry.metrics import Metrics, bounded
+from app.telemetry.labels import bounded
+from app.telemetry.place import Place, SpanRef, current, placed
 from app.telemetry.setup import Telemetry, _Seldom
-from app.telemetry.traces import Root, current, parse_traceparent, propagate, rooted
-from app.telemetry.values import MAX_TEXT, attributes, clean
-from layers.model import (
-    Cause,
-    Failed,
-    Flag,
-    HeuristicResult,
-    InstrumentPath,
-    JudgeAttempt,
-    JudgeVerdict,
-    LayerName,
-    Scored,
+from app.telemetry.traces import parse_traceparent, propagate
+from layers.model import Disposition, InstrumentPath, LayerName, Skipped, SkipReason
+from tests.telemetry.kit import (
+    NARRATIVE,
+    Kit,
+    call,
+    cheap,
+    ended,
+    escalated,
+    failed,
+    item,
+    judged,
 )
-
-NOW = 1_700_000_000_000_000_000
-
-
-class Kit:
-    """A telemetry whose spans and metrics can be read."""
-
-    def __init__(self, **settings: object) -> None:
-        self.spans = InMemorySpanExporter()
-        self.reader = InMemoryMetricReader()
-        self.telemetry = Telemetry(TelemetrySettings(**settings), span_exporter=self.spans, metric_reader=self.reader)
-        self.metrics = Metrics(self.telemetry.meter)
-        self.observer = EvaluationTelemetry(self.telemetry, self.metrics, {"sentinel-l7"})
-
-    def finished(self):
-        self.telemetry.tracer_provider.force_flush()
-        return {span.name: span for span in self.spans.get_finished_spans()}
-
-    def points(self, name: str) -> list:
-        data = self.reader.get_metrics_data()
-        return [
-            point
-            for resource in data.resource_metrics
-            for scope in resource.scope_metrics
-            for metric in scope.metrics
-            if metric.name == name
-            for point in metric.data.data_points
-        ]
 
 
 @pytest.fixture
@@ -68,129 +38,196 @@ def kit() -> Iterator[Kit]:
     made.telemetry.shutdown()
 
 
-def heuristics(*, flagged: bool) -> Scored:
-    flags = (Flag(rule="low_confidence", reason="low", severity=0.5, pointer="/confidence"),) if flagged else ()
-    return Scored(finding=HeuristicResult(flagged=flagged, flags=flags), elapsed_ms=0.2, version="1")
-
-
-def judged() -> Scored:
-    attempts = (
-        JudgeAttempt(source=InstrumentPath.OLLAMA, outcome="failed", error_type="timeout", elapsed_ms=20.0),
-        JudgeAttempt(
-            source=InstrumentPath.GEMINI_FLASH, outcome="answered", elapsed_ms=5.0, input_tokens=90, output_tokens=7
-        ),
-    )
-    verdict = JudgeVerdict(
-        source=InstrumentPath.GEMINI_FLASH,
-        verdict_label="high",
-        agrees=True,
-        confidence=0.9,
-        reasoning="",
-        attempts=attempts,
-    )
-    return Scored(finding=verdict, elapsed_ms=25.0, version="1")
-
-
-def escalated(kit: Kit) -> None:
-    watch = kit.observer.begin("sentinel-l7", "txn-1")
-    watch.layer(LayerName.HEURISTICS, heuristics(flagged=True), NOW, NOW + 200_000)
-    watch.layer(LayerName.JUDGE, judged(), NOW, NOW + 25_000_000)
-    watch.end(evaluation_id="e", disposition="flag", escalated=True, degraded=False)
-
-
-def test_a_bad_value_costs_that_value_and_not_the_batch() -> None:
-    kept = attributes({"a": None, "b": math.nan, "c": "\ud800x", "d": "y" * 1_000_000, "e": 2**70, "f": math.inf})
-    assert set(kept) == {"c", "d", "e"}
-    assert len(str(kept["d"])) < MAX_TEXT + 20
-    assert json.dumps(kept).encode("utf-8")
-
-
-@given(
-    st.one_of(st.none(), st.floats(), st.integers(), st.text(), st.lists(st.text()), st.binary(), st.complex_numbers())
-)
-def test_whatever_is_cleaned_can_be_encoded(value: object) -> None:
-    cleaned = clean(value)
-    assert json.dumps(cleaned, allow_nan=False).encode("utf-8")
+# --- spans ------------------------------------------------------------------------------------------------------------
 
 
 def test_an_escalated_evaluation_leaves_its_whole_trace(kit: Kit) -> None:
     escalated(kit)
-    spans = kit.finished()
-    item, judge = spans["evaluate_item"], spans["judge_call"]
-    assert item.parent is None
-    assert spans["heuristics_check"].parent.span_id == item.context.span_id
-    assert judge.parent.span_id == item.context.span_id
+    spans = kit.by_name()
+    top, judge = spans["evaluate_item"], spans["judge_call"]
+    assert top.parent is None
+    assert spans["heuristics_check"].parent.span_id == top.context.span_id
+    assert judge.parent.span_id == top.context.span_id
     assert spans["ollama_attempt"].parent.span_id == judge.context.span_id
-    assert spans["ollama_attempt"].attributes["error.type"] == "timeout"
-    assert spans["flash_attempt"].attributes["gen_ai.usage.input_tokens"] == 90
-    assert spans["flash_attempt"].start_time == spans["ollama_attempt"].end_time
-    assert item.attributes["flags"] == ("heuristics:low_confidence",)
-    assert item.attributes["instrument_path"] == "gemini_flash"
-    assert item.attributes["arbiter.sampling.ratio"] == 1.0
+    assert spans["flash_attempt"].parent.span_id == judge.context.span_id
+    wanted = {
+        "prediction_id": "txn-1",
+        "system": "sentinel-l7",
+        "disposition": "flag",
+        "degraded": False,
+        "escalated": True,
+        "instrument_path": "gemini_flash",
+        "flags": ("heuristics:low_confidence",),
+        "audit_sample": False,
+        "arbiter.sampling.ratio": 1.0,
+    }
+    assert wanted.items() <= dict(top.attributes).items()
+
+
+def test_a_call_to_a_model_is_named_by_the_genai_conventions(kit: Kit) -> None:
+    escalated(kit)
+    span = kit.by_name()["flash_attempt"]
+    wanted = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "gcp.gemini",
+        "gen_ai.request.model": "gemini-2.0-flash",
+        "gen_ai.usage.input_tokens": 90,
+        "gen_ai.usage.output_tokens": 7,
+    }
+    assert wanted.items() <= dict(span.attributes).items()
+    assert span.kind is SpanKind.CLIENT
+    assert kit.by_name()["ollama_attempt"].attributes["gen_ai.request.model"] == "qwen3.5:9b-q4_K_M"
+
+
+def test_a_failed_attempt_names_its_cause_where_a_table_can_show_it(kit: Kit) -> None:
+    escalated(kit)
+    values = kit.by_name()["ollama_attempt"].attributes
+    assert (values["error.type"], values["exception.type"]) == ("timeout", "DependencyUnavailable")
+    assert values["exception.message"] == "no answer to *** in time"
+
+
+def test_every_verdict_is_one_evaluation_event(kit: Kit) -> None:
+    escalated(kit)
+    (event,) = [event for span in kit.finished() for event in span.events]
+    assert event.name == "gen_ai.evaluation.result"
+    assert dict(event.attributes) == {
+        "gen_ai.evaluation.name": "arbiter_l8.verdict",
+        "gen_ai.evaluation.score.value": 0.7,
+        "gen_ai.evaluation.score.label": "flag",
+        "gen_ai.evaluation.explanation": "flagged_and_confirmed: heuristics:low_confidence",
+    }
+
+
+def test_a_verdict_without_a_judge_says_so_in_its_event(kit: Kit) -> None:
+    escalated(kit, judged(InstrumentPath.HEURISTICS_FALLBACK), degraded=True)
+    spans = kit.by_name()
+    assert spans["evaluate_item"].events[0].attributes["error.type"] == "heuristics_fallback"
+    assert spans["judge_call"].attributes["error.type"] == "heuristics_fallback"
+    assert spans["heuristics_fallback"].parent.span_id == spans["judge_call"].context.span_id
+
+
+def test_a_judge_out_of_time_leaves_the_attempts_that_were_made(kit: Kit) -> None:
+    escalated(kit, failed(), degraded=True)
+    spans = kit.by_name()
+    assert {"ollama_attempt", "flash_attempt"} <= set(spans)
+    assert (spans["judge_call"].attributes["error.type"], spans["judge_call"].attributes["dependency"]) == (
+        "timeout",
+        "ollama.judge",
+    )
+
+
+def test_nothing_of_what_was_judged_leaves_by_default(kit: Kit) -> None:
+    escalated(kit)
+    said = repr([(dict(span.attributes), [dict(e.attributes) for e in span.events]) for span in kit.finished()])
+    for text in ("bob@", "Paid by", "12345678901", "hunter2", "abcdef123456"):
+        assert text not in said
+
+
+def test_what_was_judged_leaves_redacted_where_that_is_switched_on() -> None:
+    kit = Kit(content=True)
+    escalated(kit)
+    values = kit.by_name()["evaluate_item"].attributes
+    assert values["arbiter.narrative"] == "Paid by *** from account ***, token=***"
+    assert '"risk_level": "high"' in values["arbiter.raw_output"]
+    said = repr([(dict(span.attributes), [dict(e.attributes) for e in span.events]) for span in kit.finished()])
+    assert "The customer *** is known." in said
+    for text in ("bob@", "12345678901", "hunter2", "abcdef123456"):
+        assert text in NARRATIVE + "abcdef123456"
+        assert text not in said
+
+
+# --- sampling ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_cheap_evaluation_outside_the_ratio_leaves_metrics_and_no_span(kit: Kit) -> None:
-    watch = kit.observer.begin("sentinel-l7", "txn-1")
-    watch.layer(LayerName.HEURISTICS, heuristics(flagged=False), NOW, NOW)
-    watch.end(evaluation_id="e", disposition="pass", escalated=False, degraded=False)
+    cheap(kit)
     assert not kit.finished()
-    assert [point.value for point in kit.points("arbiter_l8.evaluations")] == [1]
+    assert kit.counts("arbiter_l8.evaluations") == {("pass", "sentinel-l7"): 1}
     assert kit.points("arbiter_l8.layer.latency")[0].attributes == {"layer": "heuristics_check"}
 
 
-def test_a_ratio_of_one_keeps_all_and_says_so_on_the_span() -> None:
-    kit = Kit(trace_ratio=1.0)
-    watch = kit.observer.begin("sentinel-l7", "txn-1")
-    watch.end(evaluation_id="e", disposition="pass", escalated=False, degraded=False)
-    assert kit.finished()["evaluate_item"].attributes["arbiter.sampling.ratio"] == 1.0
+def test_counts_can_be_had_back_from_a_sample_of_spans() -> None:
+    """Each kept span weighs 1 / ratio: cheap ones are a sample, escalated ones are all there."""
+    random.seed(7)
+    kit = Kit(trace_ratio=0.25)
+    for _ in range(800):
+        cheap(kit)
+    for _ in range(50):
+        escalated(kit)
+    ratios = [span.attributes["arbiter.sampling.ratio"] for span in kit.finished() if span.name == "evaluate_item"]
+    assert ratios.count(1.0) == 50
+    assert sum(1 / ratio for ratio in ratios) == pytest.approx(850, rel=0.1)
 
 
-def test_a_failed_layer_names_its_cause_where_a_table_can_show_it(kit: Kit) -> None:
-    watch = kit.observer.begin("sentinel-l7", "txn-1")
-    failed = Failed(
-        cause=Cause(kind="timeout", message="no answer", dependency="ollama.judge"), elapsed_ms=1, version="1"
-    )
-    watch.layer(LayerName.JUDGE, failed, NOW, NOW + 5)
-    watch.end(evaluation_id="e", disposition="flag", escalated=True, degraded=True)
-    values = kit.finished()["judge_call"].attributes
-    assert (values["error.type"], values["exception.message"]) == ("timeout", "no answer")
-    assert kit.points("arbiter_l8.degraded")[0].attributes == {"layer": "judge", "cause": "timeout"}
+@pytest.mark.parametrize(
+    "ending",
+    [
+        pytest.param(Ending(), id="given up"),
+        pytest.param(ended({}, reasons=("audit_sample",), disposition=Disposition.PASS), id="audit sample"),
+        pytest.param(ended({LayerName.NARRATIVE_GROUNDING: failed()}, degraded=True, reasons=()), id="failed"),
+    ],
+)
+def test_what_matters_is_always_kept(kit: Kit, ending: Ending) -> None:
+    kit.observer.begin(item()).end(ending)
+    assert kit.by_name()["evaluate_item"].attributes["arbiter.sampling.ratio"] == 1.0
 
 
-def test_the_judge_counter_keeps_its_name_and_attribute(kit: Kit) -> None:
-    escalated(kit)
-    assert kit.points("arbiter_l8.judge.outcome")[0].attributes == {"source": "gemini_flash"}
+def test_a_slow_evaluation_is_kept() -> None:
+    kit = Kit(trace_ratio=0.0, slow_ms=1e-6)
+    cheap(kit)
+    assert "evaluate_item" in kit.by_name()
 
 
-def test_a_system_nobody_configured_becomes_other_and_no_time_series_of_its_own(kit: Kit) -> None:
-    watch = kit.observer.begin("made-up-by-a-caller", "x")
-    watch.end(evaluation_id="e", disposition="pass", escalated=False, degraded=False)
-    assert kit.points("arbiter_l8.evaluations")[0].attributes["system"] == "other"
-    assert bounded(None, {"a"}) == "other"
+def test_what_a_caller_keeps_is_kept_and_weighs_one(kit: Kit) -> None:
+    with placed(Place(SpanRef(7, 8, sampled=True))):
+        cheap(kit)
+    span = kit.by_name()["evaluate_item"]
+    assert (span.context.trace_id, span.attributes["arbiter.sampling.ratio"]) == (7, 1.0)
+
+
+# --- traces and their neighbours --------------------------------------------------------------------------------------
 
 
 def test_a_remote_is_told_the_span_that_is_created_afterwards(kit: Kit) -> None:
     headers: dict[str, str] = {}
-    watch = kit.observer.begin("sentinel-l7", "txn-1")
+    watch = kit.observer.begin(item())
     propagate(headers)
-    watch.end(evaluation_id="e", disposition="flag", escalated=True, degraded=False)
-    context = kit.finished()["evaluate_item"].context
+    watch.end(ended({}))
+    context = kit.by_name()["evaluate_item"].context
     assert headers["traceparent"] == f"00-{context.trace_id:032x}-{context.span_id:016x}-01"
 
 
-def test_outside_an_evaluation_no_trace_is_passed_on() -> None:
+def test_outside_any_work_no_trace_is_passed_on() -> None:
     headers: dict[str, str] = {}
     propagate(headers)
     assert headers == {}
 
 
-def test_within_a_request_the_evaluation_waits_for_the_requests_own_span(kit: Kit) -> None:
-    with rooted(Root()) as root:
+def test_within_a_request_the_evaluation_hangs_beneath_the_requests_span(kit: Kit) -> None:
+    with placed(Place()) as request:
         escalated(kit)
-        assert current.get() is root
-    assert root.worth_keeping
-    assert [step.name for step in root.steps] == ["evaluate_item"]
-    assert not kit.finished()
+        assert current.get() is request
+    assert request.kept
+    span = kit.by_name()["evaluate_item"]
+    assert (span.context.trace_id, span.parent.span_id) == (request.trace_id, request.span_id)
+
+
+def test_each_evaluation_of_a_batch_is_a_trace_of_its_own_that_links_to_the_request(kit: Kit) -> None:
+    with placed(Place(splits=True)) as request:
+        escalated(kit)
+        escalated(kit)
+    tops = [span for span in kit.finished() if span.name == "evaluate_item"]
+    assert len({span.context.trace_id for span in tops} | {request.trace_id}) == 3
+    assert {span.links[0].context.span_id for span in tops} == {request.span_id}
+    assert request.kept
+
+
+def test_accepted_work_is_a_trace_of_its_own(kit: Kit) -> None:
+    with kit.observer.job("w-1"):
+        escalated(kit)
+        job = current.get()
+    assert job is not None
+    assert kit.by_name()["evaluate_item"].context.trace_id == job.trace_id
 
 
 @pytest.mark.parametrize(
@@ -210,9 +247,102 @@ def test_a_broken_traceparent_is_no_parent(header: str | None) -> None:
 
 
 def test_a_good_traceparent_is_read_whatever_its_version_adds() -> None:
-    parsed = parse_traceparent("01-" + "1" * 32 + "-" + "2" * 16 + "-01-future")
-    assert parsed is not None
-    assert parsed.trace_flags.sampled
+    assert parse_traceparent("01-" + "1" * 32 + "-" + "2" * 16 + "-01-future") == SpanRef(
+        int("1" * 32, 16), int("2" * 16, 16), sampled=True
+    )
+
+
+# --- metrics ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_escalated_evaluation_is_counted_in_every_respect(kit: Kit) -> None:
+    escalated(kit)
+    assert kit.counts("arbiter_l8.judge.outcome") == {("gemini_flash",): 1}
+    assert kit.counts("arbiter_l8.escalations") == {("heuristics:low_confidence", "sentinel-l7"): 1}
+    assert kit.counts("arbiter_l8.evaluations.escalated") == {("sentinel-l7",): 1}
+    assert kit.counts("arbiter_l8.grounding.rungs") == {
+        ("answer", "ANCHOR-WARRANTED"): 1,
+        ("claim", "ANCHOR-WARRANTED"): 1,
+    }
+    assert kit.counts("arbiter_l8.judge.attempts") == {
+        ("timeout", "failed", "ollama"): 1,
+        ("none", "answered", "gemini_flash"): 1,
+    }
+    assert kit.counts("arbiter_l8.judge.tokens") == {
+        ("input", "judge", "gemini_flash"): 90,
+        ("output", "judge", "gemini_flash"): 7,
+    }
+
+
+def test_an_answer_from_the_cache_is_counted_as_such_and_spends_nothing(kit: Kit) -> None:
+    kit.calls(call(cached=True, input_tokens=90, output_tokens=7))
+    assert kit.counts("arbiter_l8.model.calls") == {("true", "answered", "judge", "ollama"): 1}
+    assert kit.counts("arbiter_l8.judge.tokens") == {}
+
+
+def test_what_degraded_an_answer_is_counted_by_layer_and_cause(kit: Kit) -> None:
+    outcomes = {
+        LayerName.DISAGREEMENT: Skipped(reason=SkipReason.NOT_CONFIGURED, version="1"),
+        LayerName.CONSISTENCY: Skipped(reason=SkipReason.NO_INPUT, version="1"),
+        LayerName.JUDGE: judged(InstrumentPath.HEURISTICS_FALLBACK),
+        LayerName.NARRATIVE_GROUNDING: failed("weather"),
+    }
+    kit.observer.begin(item()).end(ended(outcomes, degraded=True))
+    assert kit.counts("arbiter_l8.degraded") == {
+        ("not_configured", "disagreement"): 1,
+        ("heuristics_fallback", "judge"): 1,
+        ("other", "narrative_grounding"): 1,
+    }
+    assert kit.counts("arbiter_l8.evaluations.degraded") == {("sentinel-l7",): 1}
+
+
+def test_the_audit_sample_is_weighted_by_its_chances(kit: Kit) -> None:
+    for disposition in (Disposition.FLAG, Disposition.PASS, Disposition.PASS):
+        kit.observer.begin(item()).end(ended({}, reasons=("audit_sample",), probability=0.02, disposition=disposition))
+    assert kit.counts("arbiter_l8.audit.examined") == {("flag", "sentinel-l7"): 1, ("pass", "sentinel-l7"): 2}
+    assert kit.counts("arbiter_l8.audit.estimated") == {("flag", "sentinel-l7"): 50, ("pass", "sentinel-l7"): 100}
+
+
+def test_a_replay_and_a_given_up_evaluation_are_no_dispositions(kit: Kit) -> None:
+    kit.observer.begin(item()).end(Ending("e-1"))
+    kit.observer.begin(item()).end(Ending())
+    assert kit.counts("arbiter_l8.evaluations") == {("replayed", "sentinel-l7"): 1, ("given_up", "sentinel-l7"): 1}
+
+
+def test_what_a_caller_made_up_becomes_other_and_no_time_series_of_its_own(kit: Kit) -> None:
+    kit.observer.begin(item("made-up")).end(ended({}, reasons=("heuristics:made_up",)))
+    assert kit.counts("arbiter_l8.evaluations") == {("flag", "other"): 1}
+    assert kit.counts("arbiter_l8.escalations") == {("other", "other"): 1}
+    kit.calls(call(outcome="made_up", source="made_up"))
+    assert set(kit.counts("arbiter_l8.model.calls")) == {("false", "other", "judge", "other")}
+    assert bounded(None, {"a"}) == "other"
+
+
+def test_series_that_can_occur_exist_before_they_do(kit: Kit) -> None:
+    """A counter that is born at 1 shows no rise."""
+    data = kit.reader.get_metrics_data()
+    metrics = {m.name: m for r in data.resource_metrics for s in r.scope_metrics for m in s.metrics}
+    zeros = {tuple(p.attributes.values()): p.value for p in metrics["arbiter_l8.judge.outcome"].data.data_points}
+    assert zeros == {(source.value,): 0 for source in InstrumentPath}
+
+
+def test_a_kept_evaluation_is_an_exemplar_of_its_latency(kit: Kit) -> None:
+    cheap(kit)
+    escalated(kit)
+    (point,) = kit.points("arbiter_l8.evaluation.latency")
+    (exemplar,) = point.exemplars
+    assert exemplar.trace_id == kit.by_name()["evaluate_item"].context.trace_id
+
+
+def test_a_model_asked_outside_an_evaluation_has_a_span_at_once(kit: Kit) -> None:
+    with placed(Place()) as place:
+        kit.calls(call(prompt="critic", outcome="not_a_label", error="VerdictNotOffered"))
+    (span,) = kit.finished()
+    assert (span.name, span.parent.span_id) == ("chat qwen3.5:9b-q4_K_M", place.span_id)
+    assert span.attributes["error.type"] == "not_a_label"
+
+
+# --- the end ----------------------------------------------------------------------------------------------------------
 
 
 def test_shutdown_is_bounded_when_the_collector_swallows_everything() -> None:
@@ -239,12 +369,3 @@ def test_a_flood_of_exporter_complaints_becomes_one_warning_in_ten_minutes(caplo
         handler.emit(record)
     assert len(caplog.records) == 2
     assert "499 more" in caplog.records[1].getMessage()
-
-
-def test_a_log_line_is_one_json_object_whatever_stands_in_it() -> None:
-    record = logging.makeLogRecord(
-        {"msg": "bad \ud800 \n text", "levelname": "WARNING", "name": "x", "system": {"odd": object()}}
-    )
-    line = JsonFormatter().format(record)
-    assert "\n" not in line
-    assert json.loads(line.encode("utf-8"))["level"] == "warning"
