@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from app.errors import Conflict, NotFound, Unprocessable
 from app.gates.baselines import BaselineStore
@@ -32,11 +32,15 @@ MAX_PEAKS = 10_000
 
 _RUN_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
+OnVerdict = Callable[[str, GateVerdict], None]
+"""Told of each verdict on a run, after it was stored, with the run's system. Never raises."""
+
 
 class GateService:
     """The use cases of gates. Raises the `ServiceError` family."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, on_verdict: OnVerdict = lambda _system, _verdict: None) -> None:
+        self._on_verdict = on_verdict
         self._database = database
         self._runs = RunStore(database)
         self._records = RecordStore(database)
@@ -95,7 +99,9 @@ class GateService:
             policy_sha256=policy_hash(request.policy),
             decided_at=now(),
         )
-        return await self._decisions.add(verdict, request.policy)
+        stored = await self._decisions.add(verdict, request.policy)
+        self._on_verdict(run.system, verdict)
+        return stored
 
     async def decisions(self, run_id: str, *, limit: int = 50, cursor: str | None = None) -> bytes:
         """A run's decisions, newest first, as a JSON page. Raises `NotFound`, `BadRequest`."""
