@@ -10,6 +10,7 @@ import anyio
 import typer
 from typer import Argument, Option
 
+from app.cli import gate_commands
 from app.cli.console import FAILED, USAGE, fail, out, write_text
 from app.errors import ServiceError
 from app.settings import Settings, load_settings
@@ -26,6 +27,7 @@ runs_app = typer.Typer(help="List, look at and steer runs.", no_args_is_help=Tru
 db_app = typer.Typer(help="Look after the database.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(runs_app, name="runs")
 app.add_typer(db_app, name="db")
+gate_commands.register(app)
 
 
 DRIVERS = "gemini|openrouter|ollama|vertexai"

@@ -1,0 +1,100 @@
+"""The commands `gate` and `compare` and their options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer import Argument, Option
+from typer.core import TyperCommand
+
+USAGE, COULD_NOT_RUN = 2, 3
+
+Server = Annotated[
+    str | None, Option("--server", metavar="URL", help="A running service; without it the local store is used.")
+]
+Key = Annotated[str | None, Option("--key", envvar="ARBITER_KEY", help="API key for --server.", show_envvar=True)]
+AsJson = Annotated[bool, Option("--json", help="Print JSON instead of text.")]
+Run = Annotated[str, Argument(metavar="RUN", help="The run's id.")]
+
+
+class GateCommand(TyperCommand):
+    """A command whose usage errors can't be taken for a verdict: they exit with 3."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except Exception as exc:
+            if getattr(exc, "exit_code", None) == USAGE:
+                setattr(exc, "exit_code", COULD_NOT_RUN)  # noqa: B010 - a class variable of a class that is not ours
+            raise
+
+
+def gate(  # noqa: PLR0913, PLR0917 - one parameter per option
+    run: Run,
+    policy: Annotated[Path, Option("--policy", metavar="FILE", help="What the run must hold, in TOML.")],
+    baseline: Annotated[
+        str | None,
+        Option("--baseline", metavar="RUN|NAME", help="What to compare with; by default as the policy says."),
+    ] = None,
+    as_json: AsJson = False,
+    junit: Annotated[Path | None, Option("--junit", metavar="FILE", help="Also write JUnit XML.")] = None,
+    markdown: Annotated[Path | None, Option("--markdown", metavar="FILE", help="Also write Markdown.")] = None,
+    wait: Annotated[bool, Option("--wait", help="Wait until the run has ended.")] = False,
+    server: Server = None,
+    key: Key = None,
+) -> None:
+    """Judge a run by a policy.
+
+    Exit codes: 0 pass or warn, 1 block, 2 inconclusive or missing, 3 could not run or usage.
+    """
+    from app.cli import gate as work
+
+    files = {name: path for name, path in (("junit", junit), ("markdown", markdown)) if path is not None}
+    work.judged(
+        lambda settings: work.gate(
+            settings, run, policy, baseline, server=server, key=key, wait=wait, as_json=as_json, files=files
+        )
+    )
+
+
+def compare(
+    run: Run,
+    baseline: Annotated[str, Option("--baseline", metavar="RUN|NAME", help="The run or the baseline to compare with.")],
+    cut: Annotated[
+        list[str] | None, Option("--slice", metavar="POINTER", help="Also compare along a path: /input/category.")
+    ] = None,
+    alpha: Annotated[float, Option("--alpha", min=0.0001, max=0.5, help="Share of false alarms put up with.")] = 0.05,
+    watch: Annotated[
+        bool, Option("--watch", help="Look again every second until both runs have ended or it is decided.")
+    ] = False,
+    as_json: AsJson = False,
+    server: Server = None,
+    key: Key = None,
+) -> None:
+    """Compare two runs, example by example.
+
+    Exit codes: 0 done, 3 could not run or usage.
+    """
+    from app.cli import gate as work
+
+    work.judged(
+        lambda settings: work.compare(
+            settings,
+            run,
+            baseline,
+            slices=cut or [],
+            alpha=alpha,
+            server=server,
+            key=key,
+            watching=watch,
+            as_json=as_json,
+        )
+    )
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the program."""
+    app.command(cls=GateCommand)(gate)
+    app.command(cls=GateCommand)(compare)
