@@ -128,16 +128,13 @@ class Metrics:
         self.runs_active = Shown(meter, "arbiter_l8.run.active", "Runs that this process works on")
         self.run_progress = Shown(meter, "arbiter_l8.run.progress", "Share done of the runs worked on", unit="1")
         self.run_remaining = Shown(meter, "arbiter_l8.run.remaining", "Examples that the runs worked on still have")
-        self.run_changes = Tally(
-            meter,
-            "arbiter_l8.run.changes",
-            ("system", "change"),
-            "Examples that a run fixed or broke, against its baseline",
+        self.run_changes = meter.create_gauge(
+            "arbiter_l8.run.changes", description="Examples that the latest judged run fixed or broke"
         )
         self.gate_verdicts = Tally(
-            meter, "arbiter_l8.gate.verdicts", ("verdict",), "Gates of runs, by verdict",
-            known=(("PASS", "WARN", "BLOCK", "INCONCLUSIVE", "MISSING"),),
-        )  # fmt: skip
+            meter, "arbiter_l8.gate.verdicts", ("system", "verdict"), "Gates of runs, by verdict"
+        )
+        self.gate_rules = Tally(meter, "arbiter_l8.gate.rules", ("status",), "Rules of those gates, by what they said")
         self.verdicts = Tally(
             meter, "arbiter_l8.verdicts", ("verdict",), "Binding verdicts on artifacts", known=(("accept", "block"),)
         )

@@ -18,6 +18,9 @@ _PROBES = frozenset({"/livez", "/readyz"})
 BATCH = "/evaluate/batch"
 """Each evaluation of a batch is a trace of its own, linked to the request: one trace would be too large to show."""
 
+EVENTS = "/runs/{id}/events"
+"""The route of the event streams: its series exist before anybody listens."""
+
 
 class HttpTelemetry:
     """Wraps the application. Spans are made after the answer, and only for requests worth keeping."""
@@ -27,7 +30,8 @@ class HttpTelemetry:
         self._telemetry = telemetry
         self._metrics = metrics
         self._active = 0
-        self._streams: dict[str, int] = {}
+        self._streams: dict[str, int] = {EVENTS: 0}
+        metrics.stream_events.begin((EVENTS,))
         metrics.http_active.show(lambda: [(self._active, {})])
         metrics.streams.show(lambda: [(n, {"route": route}) for route, n in self._streams.copy().items()])
 
