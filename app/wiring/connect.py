@@ -28,6 +28,7 @@ from app.settings import Settings
 from app.store.database import Database
 from app.store.engines import locate
 from app.store.ids import random_bytes
+from app.telemetry.decisions import DecisionTelemetry
 from app.telemetry.evaluations import EvaluationTelemetry
 from app.telemetry.gauges import QueueGauge, show_store
 from app.telemetry.metrics import Metrics
@@ -111,7 +112,7 @@ class _Builder:
             systems=systems,
             database=database,
             log=log,
-            gates=GateService(database),
+            gates=GateService(database, on_verdict=DecisionTelemetry(self.metrics, systems).gate),
             index=IndexService(
                 retrieval.embedded,
                 retrieval.embedder,
