@@ -52,3 +52,10 @@ INDEX_REQUEST: dict[str, Any] = {
         {"id": "txn-0", "input": {"amount": 12.5, "currency": "EUR", "merchant": "Corner Shop"}, "label": "low"},
     ]
 }
+
+DATASET: dict[str, Any] = {
+    "examples": [
+        {"id": "t-1", "input": {"amount": 12.5, "currency": "EUR"}, "expected_label": "low"},
+        {"id": "t-2", "input": {"amount": 9200, "currency": "EUR"}, "expected_label": "high", "group": "customer-7"},
+    ]
+}

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from starlette.routing import Route
 
-from app.api import batch, evaluate, gates, index, operate, provenance, runs
+from app.api import batch, datasets, evaluate, gates, index, operate, provenance, runs
 from app.api.access import Access
 from app.api.operation import Operation
 from app.api.resource import Resource
@@ -15,6 +15,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *evaluate.OPERATIONS,
     *batch.OPERATIONS,
     *runs.OPERATIONS,
+    *datasets.OPERATIONS,
     *gates.OPERATIONS,
     *provenance.OPERATIONS,
     *index.OPERATIONS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -14,11 +14,12 @@ from starlette.requests import Request
 
 from app.api.body import JSON, NDJSON_TYPES, chunks
 from app.errors import BadRequest, FieldError, TooLarge, Unprocessable
-from app.runs.dataset import Format, format_of
+from app.runs.dataset import Format, Source, format_of
 
 MULTIPART = "multipart/form-data"
 MAX_REQUEST_PART = 1_000_000
-_FORMATS: dict[str, Format] = {"text/csv": "csv", JSON: "json", **dict.fromkeys(NDJSON_TYPES, "ndjson")}
+FORMATS: dict[str, Format] = {"text/csv": "csv", JSON: "json", **dict.fromkeys(NDJSON_TYPES, "ndjson")}
+"""What a dataset may be sent as, by media type."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,22 @@ async def uploaded(request: Request, limit: int) -> AsyncIterator[Upload]:
 
     Raises `TooLarge`, `BadRequest` for a broken form, `Unprocessable` naming the part that is missing or one too many.
     """
+    async with _form(request, limit) as form:
+        dataset = _dataset(form, ("dataset", "request"))
+        text = await _request_text(form.get("request"))
+        yield Upload(text, dataset.file, _format(dataset))
+
+
+@asynccontextmanager
+async def uploaded_dataset(request: Request, limit: int) -> AsyncIterator[Source]:
+    """The one part `dataset` of a form of at most `limit` bytes. Raises what `uploaded` raises."""
+    async with _form(request, limit) as form:
+        dataset = _dataset(form, ("dataset",))
+        yield Source(dataset.file, _format(dataset))
+
+
+@asynccontextmanager
+async def _form(request: Request, limit: int) -> AsyncIterator[FormData]:
     parser = MultiPartParser(
         request.headers, chunks(request, limit), max_files=2, max_fields=2, max_part_size=MAX_REQUEST_PART
     )
@@ -44,28 +61,27 @@ async def uploaded(request: Request, limit: int) -> AsyncIterator[Upload]:
     except (MultiPartException, MultipartParseError, KeyError) as exc:
         raise BadRequest(f"the form can't be read: {getattr(exc, 'message', None) or 'broken parts'}") from None
     try:
-        yield await _parts(form)
+        yield form
     finally:
         await form.close()
 
 
-async def _parts(form: FormData) -> Upload:
+def _dataset(form: FormData, known: Sequence[str]) -> UploadFile:
     for name in form:
-        if name not in {"dataset", "request"}:
-            raise _wrong(name, "is not known; the parts are dataset and request")
+        if name not in known:
+            raise _wrong(name, f"is not known; there {'is' if len(known) == 1 else 'are'} {' and '.join(known)}")
         if len(form.getlist(name)) > 1:
             raise _wrong(name, "is given more than once")
     dataset = form.get("dataset")
     if not isinstance(dataset, UploadFile):
         raise _wrong("dataset", "must be a file, with a name that ends in .json, .ndjson or .csv")
-    text = await _request_text(form.get("request"))
-    return Upload(text, dataset.file, _format(dataset))
+    return dataset
 
 
 def _format(part: UploadFile) -> Format:
     """By the part's content type where that says it, else by the file name's ending."""
     name = (part.content_type or "").partition(";")[0].strip().lower()
-    return _FORMATS.get(name) or format_of(part.filename or "")
+    return FORMATS.get(name) or format_of(part.filename or "")
 
 
 async def _request_text(part: UploadFile | str | None) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -28,11 +28,12 @@ DELETE_BATCH = 5_000
 
 @dataclass(frozen=True, slots=True)
 class StoredDataset:
-    """A dataset by its number in the store and the hash of its content."""
+    """A dataset by its number in the store and the hash of its content. `created`: it was stored just now."""
 
     no: int
     id: str
     n_examples: int
+    created: bool = field(default=False, compare=False)
 
 
 class DatasetStore:
@@ -51,7 +52,7 @@ class DatasetStore:
             dataset_id, count = await self._fill(number, examples)
             await self._check_unique(number)
             if (known := await self.find(dataset_id)) is None:
-                return await self._seal(StoredDataset(number, dataset_id, count))
+                return await self._seal(StoredDataset(number, dataset_id, count, created=True))
         except BaseException:
             await asyncio.shield(self._drop(number))
             raise

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from app.runs.parsing import Raw, bad, decode
 
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
-_JSON_COLUMNS = frozenset({"input", "metadata", "prediction"})
+_JSON_COLUMNS = frozenset({"input", "metadata", "prediction", "expected_labels"})
 _PLAIN_COLUMNS = frozenset({"expected_label", "id", "group"})
 
 
@@ -20,8 +20,8 @@ def read_csv(file: BinaryIO) -> Iterator[Raw]:
     """One example per row.
 
     Columns: `expected_label`, `id`, `group`; `input.<path>` and `metadata.<path>` with dots between the keys, or
-    `input`, `metadata` and `prediction` holding JSON. In a path column a JSON number, `true`, `false` or `null` is that
-    value, anything else is text; an empty cell leaves its field out.
+    `input`, `metadata`, `prediction` and `expected_labels` holding JSON. In a path column a JSON number, `true`,
+    `false` or `null` is that value, anything else is text; an empty cell leaves its field out.
     """
     text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
     try:

@@ -11,8 +11,8 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 
 from adapters.http import new_http_client
+from app.datasets.service import DatasetService
 from app.evaluation.evaluator import Evaluator
-from app.evaluation.evidence import number_evidence
 from app.evaluation.service import EvaluationService, Options
 from app.gates.service import GateService
 from app.index.service import IndexService
@@ -100,7 +100,6 @@ class _Builder:
             build_layers(
                 settings, neighbours, retrieval, judge_layer(settings, judges, "evaluate", calls) if judges else None
             ),
-            evidence=number_evidence,
             request_timeout=settings.evaluation.request_timeout,
         )
         show_breakers(self.metrics, remotes.registry())
@@ -112,6 +111,7 @@ class _Builder:
             systems=systems,
             database=database,
             log=log,
+            datasets=DatasetService(database, max_examples=settings.runs.max_examples),
             gates=GateService(database, on_verdict=DecisionTelemetry(self.metrics, systems).gate),
             index=IndexService(
                 retrieval.embedded,
