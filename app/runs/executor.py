@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import anyio
-from anyio.abc import TaskGroup
 
 from app.runs.asking import Asker, Item
 from app.runs.gate import Stopped
@@ -14,8 +13,13 @@ from app.runs.limits import Limits
 from app.runs.model import Record, RunFailure
 from app.runs.slots import Slots
 
-Keep = Callable[[Item, Record], Awaitable[None]]
-"""Makes a record durable; an example counts as done when this has returned."""
+FLUSH_SECONDS = 1.0
+"""How long a cancelled run may still take to store what was answered."""
+
+Kept = Sequence[tuple[Item, Record]]
+
+Keep = Callable[[Kept], Awaitable[Kept]]
+"""Makes records durable and answers with what was kept; their examples count as done when it has returned."""
 
 
 @dataclass
@@ -34,7 +38,7 @@ class Execution:
 
     def __post_init__(self) -> None:
         self._slots = Slots(self.concurrency)
-        self._behind = anyio.Semaphore(self.behind, fast_acquire=True)
+        self._room = anyio.Semaphore(self.behind, fast_acquire=True)
 
     async def run(self, items: Iterator[Item], rank: int = 0) -> None:
         """Work through `items`, until they end or the gate is stopped. Of several stretches the lowest rank goes first.
@@ -42,17 +46,26 @@ class Execution:
         Whoever was asked when it stops is waited for: its answer is recorded, not thrown away.
         """
         with self.asker.gate.listening(self.check):
-            async with anyio.create_task_group() as group:
-                for _ in range(self.concurrency):
-                    group.start_soon(self._work, items, rank, group)
+            async with anyio.create_task_group() as keepers:
+                answered, scope = _Answered(), anyio.CancelScope(shield=True)
+                keepers.start_soon(self._keep_behind, answered, scope)
+                try:
+                    async with anyio.create_task_group() as group:
+                        for _ in range(self.concurrency):
+                            group.start_soon(self._work, items, rank, answered)
+                except anyio.get_cancelled_exc_class():  # what was answered is kept all the same, if it can be soon
+                    scope.deadline = anyio.current_time() + FLUSH_SECONDS
+                    raise
+                finally:
+                    answered.end()
 
-    async def _work(self, items: Iterator[Item], rank: int, group: TaskGroup) -> None:
+    async def _work(self, items: Iterator[Item], rank: int, answered: _Answered) -> None:
         more = True
         while more:
             async with self._slots.hold(rank):
-                more = await self._ask_on(items, rank, group)
+                more = await self._ask_on(items, rank, answered)
 
-    async def _ask_on(self, items: Iterator[Item], rank: int, group: TaskGroup) -> bool:
+    async def _ask_on(self, items: Iterator[Item], rank: int, answered: _Answered) -> bool:
         """Ask until the slot is wanted for an earlier stretch: then True, there may be more to ask."""
         # A slot is kept from one example to the next: given back in between it would go to a later stretch.
         # The iterator is shared: taking the next one never yields to another task.
@@ -62,23 +75,24 @@ class Execution:
             except Stopped:
                 return False
             if self.behind:
-                await self._behind.acquire()
-                group.start_soon(self._keep_behind, item, record)
+                await self._room.acquire()
+                answered.add(item, record)
             else:
-                await self._keep(item, record)
+                await self._keep([(item, record)])
             if self._slots.wanted_before(rank):
                 return True
         return False
 
-    async def _keep_behind(self, item: Item, record: Record) -> None:
-        try:
-            await self._keep(item, record)
-        finally:
-            self._behind.release()
+    async def _keep_behind(self, answered: _Answered, scope: anyio.CancelScope) -> None:
+        with scope:
+            while batch := await answered.take():
+                await self._keep(batch)
+                for _ in batch:
+                    self._room.release()
 
-    async def _keep(self, item: Item, record: Record) -> None:
-        await self.keep(item, record)
-        self.asker.standing.add(record)
+    async def _keep(self, batch: Kept) -> None:
+        for _, record in await self.keep(batch):
+            self.asker.standing.add(record)
         self.check()
 
     def check(self) -> None:
@@ -86,3 +100,29 @@ class Execution:
         if self.failure is None and (failure := self.limits.broken(self.asker.standing, waiting=self.asker.gate.held)):
             self.failure = failure
             self.asker.gate.stop()
+
+
+class _Answered:
+    """Answers that wait for their keeper, who takes all there are at a time."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[Item, Record]] = []
+        self._ended = False
+        self._some = anyio.Event()
+
+    def add(self, item: Item, record: Record) -> None:
+        self._waiting.append((item, record))
+        self._some.set()
+
+    def end(self) -> None:
+        """No more will come."""
+        self._ended = True
+        self._some.set()
+
+    async def take(self) -> Kept:
+        """What waits, at least one; nothing = there is no more."""
+        if not self._waiting and not self._ended:
+            self._some = anyio.Event()
+            await self._some.wait()
+        batch, self._waiting = self._waiting, []
+        return batch

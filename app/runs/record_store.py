@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import cast
 
 from sqlalchemy import ColumnElement, and_, exists, func, select, tuple_
@@ -16,6 +18,7 @@ from app.runs.tables import dataset_examples, records
 from app.runs.tally import Pair, Tally
 from app.store.database import Database
 from app.store.paging import decode_cursor
+from app.store.rows import Row, insert_rows
 from layers.canonical import canonical_bytes
 from layers.profile import SystemProfile
 
@@ -25,35 +28,41 @@ Key = tuple[int, int, int]
 """Where a record stands in its run: position, repeat, attempt."""
 
 
+def row_of(run_no: int, position: int, record: Record, profile: SystemProfile) -> Row:
+    """The row of a record. Raises `ValueError` when it holds what JSON can't carry."""
+    prediction = record.prediction
+    return (
+        run_no,
+        position,
+        record.repeat,
+        record.attempt,
+        record.status,
+        profile.fold(record.expected_label),
+        record.scored_label,
+        record.error.kind if record.error else None,
+        prediction.confidence if prediction else None,
+        record.elapsed_ms,
+        canonical_bytes(record.model_dump()),
+    )
+
+
 class RecordStore:
     """Facts of runs. Of one example and repeat the highest attempt counts."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def add(self, run_no: int, position: int, record: Record, profile: SystemProfile) -> None:
-        """Store one record; returns when it is committed, together with all that waited at the same time.
+    async def add(self, rows: Sequence[Row]) -> None:
+        """Store records; returns when they are committed, together with all that waited at the same time.
 
         One that is there already stays as it is: whoever was slower changes nothing.
         """
-        prediction = record.prediction
-        row = (
-            run_no,
-            position,
-            record.repeat,
-            record.attempt,
-            record.status,
-            profile.fold(record.expected_label),
-            record.scored_label,
-            record.error.kind if record.error else None,
-            prediction.confidence if prediction else None,
-            record.elapsed_ms,
-            canonical_bytes(record.model_dump()),
-        )
         try:
-            await self._database.insert(records, row)
+            await self._database.write(partial(insert_rows, table=records, rows=rows))
         except IntegrityError:
-            return
+            for row in rows:
+                with contextlib.suppress(IntegrityError):
+                    await self._database.insert(records, row)
 
     async def examples(self, dataset_no: int, start: int, stop: int) -> Sequence[tuple[int, bytes]]:
         """Position and canonical bytes of the examples in `start <= position < stop`."""

@@ -10,7 +10,7 @@ import anyio.to_thread
 
 from app.runs.asking import Asker, Item
 from app.runs.dataset import check_unique, examples_of, with_ids
-from app.runs.executor import Execution
+from app.runs.executor import Execution, Kept
 from app.runs.gate import Gate
 from app.runs.limits import Limits, Standing
 from app.runs.model import EvalReport, Progress, Record
@@ -82,7 +82,12 @@ class _Kept:
         self._on_progress = on_progress
         self._predictions: dict[int, EvalPrediction] | None = {} if predictions else None
 
-    async def keep(self, item: Item, record: Record) -> None:
+    async def keep(self, batch: Kept) -> Kept:
+        for item, record in batch:
+            self._keep_one(item, record)
+        return batch
+
+    def _keep_one(self, item: Item, record: Record) -> None:
         example = item.example.model_dump(include={"input", "metadata", "group"})
         self._analysis.add(item.unit, example, [self._analysis.seen(record)])
         if self._predictions is not None and record.prediction is not None:

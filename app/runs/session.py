@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 import anyio
 
 from app.errors import Unprocessable
-from app.runs.asking import Asker, Item
-from app.runs.executor import Execution
+from app.runs.asking import Asker
+from app.runs.executor import Execution, Kept
 from app.runs.gate import Gate
 from app.runs.limits import Limits, Standing
-from app.runs.model import Record
 from app.runs.observe import UnderWay
 from app.runs.store import StoredRun
 from layers.ports import Clock, System, SystemUnderTest
@@ -55,7 +54,7 @@ class Meter:
         return (last - first) / elapsed if elapsed > 0 and last > first else None
 
 
-Keeper = Callable[["Session", Item, Record], Awaitable[None]]
+Keeper = Callable[["Session", Kept], Awaitable[Kept]]
 
 
 class Session:
@@ -99,9 +98,10 @@ class Session:
         if self._active:
             await self._idle.wait()
 
-    async def _kept(self, item: Item, record: Record) -> None:
-        await self._keep(self, item, record)
+    async def _kept(self, batch: Kept) -> Kept:
+        kept = await self._keep(self, batch)
         self._mark()
+        return kept
 
     def _mark(self) -> None:
         self.meter.mark(self.standing.n_scored + self.standing.n_failed)

@@ -12,11 +12,13 @@ import anyio
 
 from app.errors import ServiceError, Unavailable
 from app.runs.asking import Item
+from app.runs.executor import Kept
 from app.runs.model import Record, RecordError, RunFailure, RunStatus
 from app.runs.observe import UNWATCHED, RunObserver, UnderWay
-from app.runs.record_store import RecordStore
+from app.runs.record_store import RecordStore, row_of
 from app.runs.session import Session, Sessions, limits_of
 from app.runs.store import RunStore, StoredRun, run_id_of
+from app.store.rows import Row
 from layers.model import EvalExample
 from layers.ports import System
 
@@ -183,17 +185,22 @@ class RunWork:
             await session.execution.run(items, rank)
             group.cancel_scope.cancel()
 
-    async def _keep(self, session: Session, item: Item, record: Record) -> None:
-        run, position = session.run, item.unit // session.run.config.options.repeats
+    async def _keep(self, session: Session, batch: Kept) -> Kept:
+        run = session.run
+        rows, kept = [], []
+        for item, record in batch:
+            row, stored = _row(run, item.unit // run.config.options.repeats, record)
+            rows.append(row)
+            kept.append((item, stored))
         while True:
             try:
-                await self._records.add(run.no, position, record, run.config.profile)
-                self._observer.recorded(run.system, record)
-                return
-            except Unavailable:  # the answer was paid for: hold it until the store is back
+                await self._records.add(rows)
+                break
+            except Unavailable:  # the answers were paid for: hold them until the store is back
                 await anyio.sleep(STORE_RETRY_SECONDS)
-            except ValueError as exc:  # it holds what JSON can't carry
-                record = _unstorable(record, exc)
+        for _, record in kept:
+            self._observer.recorded(run.system, record)
+        return kept
 
     async def _watch(self, session: Session) -> None:
         """Show whether the run waits, and see whether somebody wants it to stop."""
@@ -216,7 +223,12 @@ class RunWork:
         return status
 
 
-def _unstorable(record: Record, why: ValueError) -> Record:
-    error = RecordError(kind="malformed", message=f"the prediction can't be stored: {why}"[:300])
-    nothing = {"prediction": None, "scored_label": None, "correct": None}
-    return record.model_copy(update={"status": "failed", "error": error, **nothing})
+def _row(run: StoredRun, position: int, record: Record) -> tuple[Row, Record]:
+    """The record as it can be stored, and its row."""
+    try:
+        return row_of(run.no, position, record, run.config.profile), record
+    except ValueError as why:  # it holds what JSON can't carry
+        error = RecordError(kind="malformed", message=f"the prediction can't be stored: {why}"[:300])
+        nothing = {"prediction": None, "scored_label": None, "correct": None}
+        failed = record.model_copy(update={"status": "failed", "error": error, **nothing})
+        return row_of(run.no, position, failed, run.config.profile), failed

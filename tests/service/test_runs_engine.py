@@ -14,6 +14,7 @@ from sqlalchemy import create_engine, make_url, select, text
 
 from app.runs.dbos_engine import DbosEngine, engine_file
 from app.runs.model import RunFilters, RunOptions, RunStatus
+from app.runs.session import SHARE_BEHIND
 from app.runs.start import open_runs
 from app.runs.tables import dataset_examples, records
 from app.settings import RunSettings, StoreSettings
@@ -213,7 +214,8 @@ async def survive(url: str, log: Path, size: int, kills: list[int]) -> None:
         assert await anyio.to_thread.run_sync(process.wait) == 0
     questions = asked(log)
     assert not done & set(questions[before:]), "a finished example was asked again"
-    assert len(questions) <= size + CONCURRENCY * len(kills), "more than what was in flight was asked again"
+    in_flight = CONCURRENCY + CONCURRENCY // SHARE_BEHIND  # being asked, or answered and on its way to the disk
+    assert len(questions) <= size + in_flight * len(kills), "more than what was in flight was asked again"
     assert len(await finished(url)) == size == len(set(questions))
 
 

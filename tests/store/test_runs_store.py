@@ -16,7 +16,7 @@ from app.runs.dataset_store import DatasetStore, StoredDataset
 from app.runs.keys import KeyReused, KeyStore
 from app.runs.model import Record, RecordFilters, RunFailure, RunFilters, RunStatus
 from app.runs.parsing import DatasetError
-from app.runs.record_store import RecordStore
+from app.runs.record_store import RecordStore, row_of
 from app.runs.store import RunStore, StoredRun
 from app.runs.submission import new_run
 from app.runs.tables import dataset_examples, datasets
@@ -157,16 +157,17 @@ async def test_runs_are_listed_newest_first_in_pages(database: Database) -> None
 
 
 async def add(database: Database, run: StoredRun, position: int, each: Record) -> None:
-    await RecordStore(database).add(run.no, position, each, PROFILE)
+    await RecordStore(database).add([row_of(run.no, position, each, PROFILE)])
 
 
 async def test_records_are_insert_only(database: Database) -> None:
     """Whoever comes second with the same example, repeat and attempt changes nothing."""
     run = await a_run(database)
-    await add(database, run, 0, record("high", "high", example_id="e0"))
-    await add(database, run, 0, record("high", "low", example_id="e0"))
-    ((_, data),) = await RecordStore(database).page(run, RecordFilters(), 10, None)
-    assert Record.model_validate_json(data).scored_label == "high"
+    store = RecordStore(database)
+    await store.add([row_of(run.no, 0, record("high", "high", example_id="e0"), PROFILE)])
+    await store.add([row_of(run.no, n, record("high", "low", example_id=f"e{n}"), PROFILE) for n in range(3)])
+    pages = await store.page(run, RecordFilters(), 10, None)
+    assert [Record.model_validate_json(data).scored_label for _, data in pages] == ["high", "low", "low"]
 
 
 async def test_a_record_is_kept_as_its_canonical_bytes(database: Database) -> None:
