@@ -202,6 +202,9 @@ class ModelRoles(Group):
     adjudication: str | None = env("ARBITER_MODEL_ADJUDICATION", None)
     escalation: str | None = env("ARBITER_MODEL_ESCALATION", None)
     synthesis: str | None = env("ARBITER_MODEL_SYNTHESIS", None)
+    arbiter: str | None = env("ARBITER_MODEL_ARBITER", None)
+    families: tuple[str, ...] = env("ARBITER_MODEL_FAMILIES", ())
+    """Which family a model belongs to, as `PATTERN=FAMILY`: `qwen*=qwen, gemini-*=gemini`. The first match counts."""
 
 
 class AdjudicationSettings(Group):
@@ -217,6 +220,15 @@ class AdjudicationSettings(Group):
     max_pairs: int = env("ARBITER_ADJUDICATION_MAX_PAIRS", 10_000, ge=1, le=1_000_000)
     snapshot_key: SecretStr | None = env("ARBITER_ADJUDICATION_SNAPSHOT_KEY", None)
     """What snapshots are sealed with; whoever has it can make snapshots that this service accepts."""
+
+
+class VerdictSettings(Group):
+    """The arbiter. `config` is what it judges by over HTTP, where only checks whose names stand in `checks` run."""
+
+    config: Path | None = env("ARBITER_VERDICT_CONFIG", None)
+    checks: tuple[str, ...] = env("ARBITER_VERDICT_CHECKS", ())
+    slots: int = env("ARBITER_VERDICT_SLOTS", 2, ge=1, le=64)
+    timeout: Seconds = env("ARBITER_VERDICT_TIMEOUT", 900)
 
 
 class NetworkSettings(Group):
@@ -251,6 +263,7 @@ class Settings(Group):
     runs: RunSettings = RunSettings()
     models: ModelRoles = ModelRoles()
     adjudication: AdjudicationSettings = AdjudicationSettings()
+    verdicts: VerdictSettings = VerdictSettings()
     network: NetworkSettings = NetworkSettings()
     systems_file: Path | None = env("ARBITER_SYSTEMS_FILE", None)
     """A TOML file of further system profiles."""
