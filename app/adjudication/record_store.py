@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 from sqlalchemy import Connection, delete, func, insert, or_, select, update
@@ -20,7 +20,7 @@ from app.store.database import Database
 from app.store.ids import now
 from app.store.paging import decode_cursor, encode_cursor
 from layers.adjudication import Outcome
-from layers.adjudication_rules import standing_of
+from layers.adjudication_rules import Effect, standing_of
 from layers.canonical import sha256_of
 
 LEASE_SECONDS = 30.0
@@ -70,10 +70,12 @@ class RecordStore:
 
         return await self._database.write(work)
 
-    async def renew(self) -> None:
-        """Go on holding what this process holds."""
-        change = update(runs).where(runs.c.lease_owner == self.owner)
-        await self._database.write(lambda conn: conn.execute(change.values(lease_until=self._clock() + LEASE_SECONDS)))
+    async def renew(self, run_ids: Collection[str]) -> None:
+        """Go on holding these runs, as far as this process still holds them."""
+        if run_ids:
+            mine = update(runs).where(runs.c.lease_owner == self.owner, runs.c.run_id.in_(list(run_ids)))
+            longer = mine.values(lease_until=self._clock() + LEASE_SECONDS)
+            await self._database.write(lambda conn: conn.execute(longer))
 
     async def release(self) -> None:
         """Let go of what this process holds."""
@@ -151,7 +153,9 @@ class RecordStore:
         if known is not None:
             conn.execute(update(hypotheses).where(own).values(turns=hypotheses.c.turns - 1))
             return AdjudicationRecord.model_validate_json(known)
-        before: Links = load_links(conn, [record.hypothesis_id]).get(record.hypothesis_id, {})
+        before: Links = {}
+        if record.effect is not Effect.KEEP:
+            before = load_links(conn, [record.hypothesis_id]).get(record.hypothesis_id, {})
         after = links_after(before, record, source)
         record = record.model_copy(update={"turn": turn, "changed": after != before})
         insert_record(conn, record)
@@ -209,19 +213,16 @@ def transition_of(record: AdjudicationRecord, before: Links, after: Links) -> Tr
     )
 
 
-def write_links(conn: Connection, hypothesis_id: str, after: Links) -> None:
-    """The links of a hypothesis, and the column that it is searched by."""
+def write_link(conn: Connection, hypothesis_id: str, evidence_id: str, after: Links) -> None:
+    """The link of one pair as it is in `after`, and the column that its hypothesis is searched by."""
     qualification = standing_of(after.values()).qualification.value
-    conn.execute(
-        update(hypotheses).where(hypotheses.c.hypothesis_id == hypothesis_id).values(qualification=qualification)
-    )
-    conn.execute(delete(links).where(links.c.hypothesis_id == hypothesis_id))
-    if after:
-        rows = [
-            {"hypothesis_id": hypothesis_id, "evidence_id": evidence_id, "link": sealed(link)}
-            for evidence_id, link in after.items()
-        ]
-        conn.execute(insert(links), rows)
+    own = hypotheses.c.hypothesis_id == hypothesis_id
+    conn.execute(update(hypotheses).where(own).values(qualification=qualification))
+    pair = (links.c.hypothesis_id == hypothesis_id, links.c.evidence_id == evidence_id)
+    conn.execute(delete(links).where(*pair))
+    if (link := after.get(evidence_id)) is not None:
+        row = {"hypothesis_id": hypothesis_id, "evidence_id": evidence_id, "link": sealed(link)}
+        conn.execute(insert(links).values(row))
 
 
 def insert_transition(conn: Connection, transition: Transition) -> None:
@@ -231,7 +232,7 @@ def insert_transition(conn: Connection, transition: Transition) -> None:
 
 
 def _move(conn: Connection, record: AdjudicationRecord, before: Links, after: Links) -> None:
-    write_links(conn, record.hypothesis_id, after)
+    write_link(conn, record.hypothesis_id, record.evidence_id, after)
     if (transition := transition_of(record, before, after)) is not None:
         insert_transition(conn, transition)
 

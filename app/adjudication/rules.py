@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from app.adjudication.model import AdjudicationRecord, Hypothesis, NewEvidence
+from app.adjudication.model import AdjudicationRecord, Evidence, Hypothesis
 from layers.adjudication_rules import Effect, Link, decide, fold_text
 from layers.canonical import canonical_bytes, sha256_of
 from layers.model import JsonObject, Value
@@ -28,9 +28,14 @@ def hypothesis_hash(text: str, importance: float) -> str:
     return sha256_of(canonical_bytes({"text": text, "importance": float(importance)}))
 
 
-def evidence_hash(evidence: NewEvidence) -> str:
-    """Evidence of the same hash is the same piece: posted twice, it counts once."""
-    return sha256_of(canonical_bytes(evidence.model_dump(mode="json")))
+def evidence_hash(text: str, source: str) -> str:
+    """What an adjudication depends on of a piece of evidence. Its metadata is shown to no model."""
+    return sha256_of(canonical_bytes({"text": text, "source": source}))
+
+
+def same_evidence_hash(text: str, source: str) -> str:
+    """Evidence of the same hash is the same piece: posted twice, in other blanks or case, it counts once."""
+    return sha256_of(canonical_bytes({"text": fold_text(text), "source": fold_text(source)}))
 
 
 def adjudication_key(hypothesis_sha256: str, evidence_sha256: str, configuration_sha256: str) -> str:
@@ -75,6 +80,8 @@ def is_decided_by_code(record: AdjudicationRecord) -> bool:
     return (record.relation, record.effect, record.reason) == (decision.relation, decision.effect, decision.reason)
 
 
-def is_true_to_its_hash(hypothesis: Hypothesis) -> bool:
-    """Whether a hypothesis has the hash of its own content."""
-    return hypothesis.sha256 == hypothesis_hash(hypothesis.text, hypothesis.importance)
+def is_true_to_its_hash(fact: Hypothesis | Evidence) -> bool:
+    """Whether a hypothesis or a piece of evidence has the hash of its own content."""
+    if isinstance(fact, Hypothesis):
+        return fact.sha256 == hypothesis_hash(fact.text, fact.importance)
+    return fact.sha256 == evidence_hash(fact.text, fact.source)

@@ -15,7 +15,7 @@ from app.adjudication.model import (
     Page,
     Transition,
 )
-from app.adjudication.rules import match_hash, sealed
+from app.adjudication.rules import match_hash, same_evidence_hash, sealed
 from app.adjudication.tables import assertions, evidence, hypotheses, links, transitions
 from app.store.database import Database
 from app.store.paging import decode_cursor, encode_cursor
@@ -52,15 +52,7 @@ class FactStore:
     async def add_evidence(self, piece: Evidence) -> Evidence:
         """The piece of evidence, or the one of the same content."""
 
-        def work(conn: Connection) -> Evidence:
-            query = select(evidence.c.record).where(evidence.c.content_hash == piece.sha256)
-            if (known := conn.scalar(query)) is not None:
-                return Evidence.model_validate_json(known)
-            row = {"evidence_id": piece.evidence_id, "content_hash": piece.sha256, "record": sealed(piece)}
-            conn.execute(insert(evidence).values(row))
-            return piece
-
-        return await self._database.write(work)
+        return await self._database.write(lambda conn: insert_evidence(conn, piece))
 
     async def add_assertion(self, assertion: Assertion) -> Assertion:
         """The assertion, or the same one that its author made before."""
@@ -167,6 +159,17 @@ def insert_hypothesis(conn: Connection, hypothesis: Hypothesis) -> tuple[Hypothe
     }
     conn.execute(insert(hypotheses).values(row))
     return hypothesis, False
+
+
+def insert_evidence(conn: Connection, piece: Evidence) -> Evidence:
+    """Insert a piece of evidence, unless it is there."""
+    content = same_evidence_hash(piece.text, piece.source)
+    known = conn.scalar(select(evidence.c.record).where(evidence.c.content_hash == content))
+    if known is not None:
+        return Evidence.model_validate_json(known)
+    row = {"evidence_id": piece.evidence_id, "content_hash": content, "record": sealed(piece)}
+    conn.execute(insert(evidence).values(row))
+    return piece
 
 
 def assertion_hash(assertion: Assertion) -> str:
