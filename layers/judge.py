@@ -114,7 +114,13 @@ def _allowed(judge: Answerer, item: LayerInput) -> bool:
 
 def _verify(proposed: ProposedVerdict, item: LayerInput, max_pointers: int) -> Verification:
     claims = [{"text": claim.text, "evidence_ids": list(claim.evidence_ids)} for claim in proposed.claims]
-    return verify_claims(claims, item.evidence, labels=item.profile.labels, max_pointers=max_pointers)
+    return verify_claims(
+        claims,
+        item.evidence,
+        labels=item.profile.labels,
+        incomplete=item.incomplete,
+        max_pointers=max_pointers,
+    )
 
 
 def _skipped(judge: Answerer, why: str) -> JudgeAttempt:

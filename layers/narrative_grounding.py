@@ -79,7 +79,8 @@ class NarrativeGrounding:
     """The layer. Stages 1 and 2 are free; stage 3 asks `source`, and only for claims that stage 2 can't settle.
 
     `threshold` is the similarity in 0..1 below which a chunk is not looked at; `top_k` chunks are taken for each of at
-    most `max_queries` sentences. A claim whose sentence was not asked about, and which no chunk holds, is unknown.
+    most `max_queries` sentences. A claim whose sentence was not asked about, and which no chunk holds, is unknown; so
+    is every open claim of an item about which nobody may be asked.
     Raises `Skip` for a rule's answer, without a narrative and without a claim; `DependencyError` when retrieval fails.
     """
 
@@ -98,7 +99,8 @@ class NarrativeGrounding:
         if not settled:
             raise Skip(SkipReason.NOTHING_TO_GROUND)
         looked_up = await self._look_up(narrative, settled, item)
-        anchors = _anchors(settled, looked_up or {}, item.evidence)
+        evidence = item.evidence or (item.desk.number() if any(each.places for each in settled) else ())
+        anchors = _anchors(settled, looked_up or {}, evidence)
         flagged = more or any(each.status is AnchorStatus.UNGROUNDED for each in anchors)
         return NarrativeGroundingResult(ng_flagged=flagged, stage=2 if looked_up is None else 3, anchors=anchors)
 
@@ -107,7 +109,7 @@ class NarrativeGrounding:
     ) -> dict[str, AnchorStatus] | None:
         """Stage 3: what the policies say of each claim by its key, or None when they were not looked into."""
         asking = [each.anchor for each in settled if each.status is None]
-        if self.source is None or not asking:
+        if self.source is None or not asking or not item.desk.may_ask():
             return None
         sentences = {claim.key: sentence_around(narrative, claim.start, claim.end) for claim in asking}
         queries = list(dict.fromkeys(sentences.values()))[: self.max_queries]

@@ -10,6 +10,7 @@ from layers.model import (
     EvalExample,
     EvalPrediction,
     Evidence,
+    EvidenceRole,
     Finding,
     InstrumentPath,
     JsonObject,
@@ -92,10 +93,38 @@ class NoTrace:
 NO_TRACE = NoTrace()
 
 
+class Desk(Protocol):
+    """What a free layer gets on demand only, since hardly any item needs it. Neither is a remote; neither raises."""
+
+    def number(self) -> tuple[Evidence, ...]:
+        """The evidence map as it stands. Costlier layers see it grown, with the same numbers for what is there now."""
+        ...
+
+    def may_ask(self) -> bool:
+        """Whether anything beyond this process may be asked about the item, which is what preflight says."""
+        ...
+
+
+class _NoDesk:
+    def number(self) -> tuple[Evidence, ...]:
+        return ()
+
+    def may_ask(self) -> bool:
+        return True
+
+
+NO_DESK = _NoDesk()
+"""For callers that number nothing and refuse nothing."""
+
+
 @dataclass(frozen=True)
 class LayerInput:
     """All that a layer may look at: the prediction, the original input where known, the profile, numbered evidence,
-    and what earlier (cheaper) layers found. `trace` takes what its provenance must hold beside the finding."""
+    and what earlier (cheaper) layers found. `trace` takes what its provenance must hold beside the finding.
+
+    `incomplete` names the roles of which the evidence holds only a part. In the free tier `evidence` is empty, and
+    `desk` numbers it for who needs it.
+    """
 
     prediction: EvalPrediction
     profile: SystemProfile
@@ -103,6 +132,8 @@ class LayerInput:
     evidence: tuple[Evidence, ...]
     earlier: Mapping[LayerName, Outcome]
     trace: Trace = NO_TRACE
+    incomplete: tuple[EvidenceRole, ...] = ()
+    desk: Desk = NO_DESK
 
 
 class Skip(Exception):

@@ -56,12 +56,23 @@ class LayerReport(BaseModel):
     version: str
 
 
+class Compliance(BaseModel):
+    """The design's ten principles by number: those this evaluation held to, gave no occasion for, or violated."""
+
+    model_config = ConfigDict(frozen=True)
+
+    held: tuple[int, ...]
+    not_applicable: tuple[int, ...]
+    violated: tuple[int, ...]
+
+
 class OnlineScoringResult(BaseModel):
     """What the service concluded about one prediction.
 
     A `*_result` is null when that layer has no finding; `layers` says why. `decision` names the row of the decision
     table that gave the disposition. `suspicion_score` is null when no check that sets it could run.
-    `parent_id` names the answered evaluation that this one re-examines for the audit sample.
+    `parent_id` names the answered evaluation that this one re-examines for the audit sample. `compliance` is null where
+    no provenance is kept. `erased` = what layers found, and the label, were erased afterwards.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -85,6 +96,8 @@ class OnlineScoringResult(BaseModel):
     layers: dict[LayerName, LayerReport]
     instrument_path: InstrumentPath | None
     assurance: Rung | None
+    compliance: Compliance | None = None
+    erased: bool = False
     provenance_root: str | None = None
     log_index: int | None = None
     parent_id: str | None = None

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from app.evaluation.drafting import Place, make_draft
 from app.evaluation.evaluator import Evaluator
+from app.evaluation.evidence import number_evidence
+from app.evaluation.inquiry import Inquiry, NumberEvidence
 from app.evaluation.item import Item
 from app.evaluation.model import OnlineScoringResult
 from app.evaluation.observe import UNWATCHED, Ending, Observer, Watch
-from app.evaluation.plan import Plan, is_drawn, make_plan
-from app.evaluation.record import build_record, known_outcomes, must_run_again, with_root, without_unwritable
-from app.evaluation.store import Draft, EvaluationStore, Stored
-from app.evaluation.verdict import Verdict, decide
+from app.evaluation.plan import Plan, Trigger, is_drawn, make_plan, refuse
+from app.evaluation.record import carry_over, known_outcomes, must_run_again
+from app.evaluation.store import EvaluationStore, Stored
 from app.evaluation.work import work_row
-from app.store.ids import now, uuid7
+from app.store.ids import uuid7
 from app.store.rows import Row
-from layers.canonical import canonical_bytes
+from layers.contracts import Contracts, PreflightPolicy
 from layers.model import LayerName, Outcome
-from layers.ports import NO_TRACE, LayerInput
 from layers.provenance import Recorder, Stage
 
 NewRecorder = Callable[[], Recorder]
@@ -36,25 +37,29 @@ class AuditSample:
         return self.rate > 0 and is_drawn(item.system, item.prediction.id, key=self.key, rate=self.rate)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a record goes: a new evaluation, a next revision, or a re-examination of `parent_id`."""
+@dataclass(frozen=True)
+class Rules:
+    """The contracts of each system by its name, how preflight looks, and how evidence is numbered."""
 
-    evaluation_id: str
-    revision: int = 1
-    occurrence: str = ""
-    fresh: bool = False
-    parent_id: str | None = None
+    contracts: Mapping[str, Contracts]
+    preflight: PreflightPolicy
+    number: NumberEvidence = number_evidence
+
+    def inquire(self, item: Item, outcomes: Mapping[LayerName, Outcome], recorder: Recorder | None) -> Inquiry:
+        """An item set on its way; `outcomes` fills up as layers end."""
+        contracts = self.contracts[item.system]
+        return Inquiry(item, outcomes, contracts, self.preflight, recorder=recorder, number=self.number)
 
 
 class Pipeline:
-    """Screen, plan, escalate, decide, store. `new_recorder` None = no provenance is kept."""
+    """Screen, plan, look ahead, escalate, decide, store. `new_recorder` None = no provenance is kept."""
 
     def __init__(
         self,
         evaluator: Evaluator,
         store: EvaluationStore,
         sample: AuditSample,
+        rules: Rules,
         *,
         observer: Observer = UNWATCHED,
         new_recorder: NewRecorder | None = None,
@@ -63,13 +68,14 @@ class Pipeline:
         self._evaluator = evaluator
         self._store = store
         self._sample = sample
+        self._rules = rules
         self._observer = observer
         self._new_recorder = new_recorder
         self._on_follow_up = on_follow_up
 
     async def evaluate(self, item: Item, place: Place) -> Stored:
         """Evaluate a new item. If its content has an answer already, that is returned, and costly layers do not run."""
-        return await self._watched(item, place, {})
+        return await self._watched(item, place, {}, self._recorder(item))
 
     async def mend(self, item: Item, stored: Stored) -> Stored:
         """Run the layers again for whose failure a stored answer is degraded; the next revision, or the same one when
@@ -79,33 +85,59 @@ class Pipeline:
         result = OnlineScoringResult.model_validate_json(stored.record)
         if not must_run_again(result):
             return stored
+        known, recorder = known_outcomes(result), self._recorder(item)
+        if recorder is not None:
+            stages = await self._store.stages(stored.evaluation_id, stored.revision)
+            carry_over(recorder, stages, known, revision=stored.revision)
         place = Place(stored.evaluation_id, stored.revision + 1, stored.occurrence, parent_id=result.parent_id)
-        return await self._watched(item, place, known_outcomes(result))
+        return await self._watched(item, place, known, recorder)
 
-    async def _watched(self, item: Item, place: Place, outcomes: dict[LayerName, Outcome]) -> Stored:
+    def _recorder(self, item: Item) -> Recorder | None:
+        if self._new_recorder is None:
+            return None
+        recorder = self._new_recorder()
+        recorder.note_bytes(Stage.INPUT, item.content)
+        return recorder
+
+    async def _watched(
+        self, item: Item, place: Place, outcomes: dict[LayerName, Outcome], recorder: Recorder | None
+    ) -> Stored:
         watch = self._observer.begin(item)
         ending = Ending(outcomes=outcomes)
         try:
-            return await self._run(item, place, outcomes, watch, ending)
+            return await self._run(item, place, outcomes, recorder, watch, ending)
         finally:
             watch.end(ending)
 
     async def _run(
-        self, item: Item, place: Place, outcomes: dict[LayerName, Outcome], watch: Watch, ending: Ending
+        self,
+        item: Item,
+        place: Place,
+        outcomes: dict[LayerName, Outcome],
+        recorder: Recorder | None,
+        watch: Watch,
+        ending: Ending,
     ) -> Stored:
-        recorder = None if self._new_recorder is None else self._new_recorder()
-        if recorder is not None:
-            recorder.note_bytes(Stage.INPUT, item.content)
-        looked_at = LayerInput(item.prediction, item.profile, item.input, (), {}, recorder or NO_TRACE)
+        inquiry = self._rules.inquire(item, outcomes, recorder)
         deadline = self._evaluator.deadline()
-        await self._evaluator.screen(looked_at, outcomes, deadline=deadline, watch=watch)
+        await self._evaluator.screen(inquiry, outcomes, deadline=deadline, watch=watch)
         plan = ending.plan = make_plan(outcomes, audit_rate=self._sample.rate, audit=place.parent_id is not None)
+        if plan.escalate and _is_first_look(place) and (stored := await self._store.find(item.digest)) is not None:
+            ending.evaluation_id = stored.evaluation_id
+            return stored
+        if (plan.escalate or inquiry.was_asked) and not inquiry.may_ask():
+            plan = ending.plan = refuse(plan, inquiry.refusals)
         if plan.escalate:
-            if _is_first_look(place) and (stored := await self._store.find(item.digest)) is not None:
-                ending.evaluation_id = stored.evaluation_id
-                return stored
-            await self._evaluator.escalate(looked_at, outcomes, deadline=deadline, watch=watch)
-        draft, verdict = self._draft(item, place, self._evaluator.complete(outcomes, plan), plan, recorder)
+            await self._evaluator.escalate(inquiry, outcomes, deadline=deadline, watch=watch)
+        inquiry.conclude()
+        draft, verdict = make_draft(
+            item,
+            place,
+            self._evaluator.complete(outcomes, plan),
+            plan,
+            recorder=recorder,
+            follow_up=self._follow_up(item, place, plan),
+        )
         stored = await self._store.save(draft)
         ending.evaluation_id = stored.evaluation_id
         if stored.created:
@@ -114,70 +146,14 @@ class Pipeline:
                 self._on_follow_up()
         return stored
 
-    def _draft(
-        self,
-        item: Item,
-        place: Place,
-        outcomes: dict[LayerName, Outcome],
-        plan: Plan,
-        recorder: Recorder | None,
-    ) -> tuple[Draft, Verdict]:
-        try:
-            return self._write(item, place, outcomes, plan, recorder)
-        except ValueError:
-            # A remote's NaN or lone surrogate came as far as a finding: that layer has failed, the record has not.
-            return self._write(item, place, without_unwritable(outcomes), plan, recorder)
-
-    def _write(
-        self,
-        item: Item,
-        place: Place,
-        outcomes: Mapping[LayerName, Outcome],
-        plan: Plan,
-        recorder: Recorder | None,
-    ) -> tuple[Draft, Verdict]:
-        verdict = decide(item.prediction, item.profile, outcomes, plan)
-        created_at = now()
-        record = canonical_bytes(
-            build_record(item, outcomes, plan, verdict)
-            | {
-                "evaluation_id": place.evaluation_id,
-                "provenance_root": None,
-                "log_index": None,
-                "parent_id": place.parent_id,
-                "revision": place.revision,
-                "replayed": False,
-                "created_at": created_at,
-            },
-            keys_are_strings=True,
-        )
-        # The verdict stage is the record itself, as it stands before its root and its place in the log are known.
-        provenance = None if recorder is None else recorder.finish(record)
-        if provenance is not None:
-            record = with_root(record, provenance.root)
-        draft = Draft(
-            evaluation_id=place.evaluation_id,
-            revision=place.revision,
-            system=item.system,
-            prediction_id=item.prediction.id,
-            digest=item.digest,
-            disposition=verdict.disposition.value,
-            degraded=verdict.degraded,
-            created_at=created_at,
-            record=record,
-            occurrence=place.occurrence,
-            fresh=place.fresh,
-            parent_id=place.parent_id,
-            provenance=provenance,
-            follow_up=self._follow_up(item, place, plan),
-        )
-        return draft, verdict
-
     def _follow_up(self, item: Item, place: Place, plan: Plan) -> Row | None:
         """Work that re-examines an unflagged item of the sample, stored with its answer."""
-        if plan.escalate or place.revision > 1 or not self._sample.draws(item):
+        if plan.trigger not in _UNFLAGGED or place.revision > 1 or not self._sample.draws(item):
             return None
         return work_row(uuid7(), item.content, kind="audit", parent_id=place.evaluation_id)
+
+
+_UNFLAGGED = frozenset({Trigger.NONE, Trigger.BLIND})
 
 
 def _is_first_look(place: Place) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from app.evaluation.findings import finding_of
@@ -32,6 +32,7 @@ class Trigger(StrEnum):
     HARD = "hard"  # a defect in the payload or its narrative
     DRAWN = "drawn"  # not flagged, drawn into the audit sample
     BLIND = "blind"  # nothing was flagged, and a free layer could not look
+    REFUSED = "refused"  # preflight found that the question can't be put to anybody
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,15 @@ def make_plan(outcomes: Mapping[LayerName, Outcome], *, audit_rate: float, audit
         return Plan(Trigger.DRAWN, tuple(reasons), probability)
     blind = any(is_degraded(outcomes[name]) for name in TIERS[0] if name in outcomes)
     return Plan(Trigger.BLIND if blind else Trigger.NONE, (), probability)
+
+
+def refuse(plan: Plan, detectors: Sequence[str]) -> Plan:
+    """The plan of an item about which nobody may be asked: its reasons stand, and those of preflight beside them.
+
+    Items like it are never fully looked at, so their chance is 0: a person looks at all of them.
+    """
+    reasons = (*plan.reasons, *(f"preflight:{name}" for name in detectors))
+    return replace(plan, trigger=Trigger.REFUSED, reasons=reasons, inclusion_probability=0.0)
 
 
 def is_hard(flag: Flag) -> bool:

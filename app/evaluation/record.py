@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.evaluation.item import Item
@@ -21,6 +22,7 @@ from layers.model import (
     Skipped,
     SkipReason,
 )
+from layers.provenance import Recorder, Stage, StageRecord
 
 FINDING_FIELD: Mapping[LayerName, str] = {
     LayerName.HEURISTICS: "heuristic_result",
@@ -29,6 +31,9 @@ FINDING_FIELD: Mapping[LayerName, str] = {
     LayerName.CONSISTENCY: "consistency_result",
     LayerName.JUDGE: "judge_verdict",
 }
+
+ERASED = "erased"
+"""What stands where a text was."""
 
 _LOG_INDEX = b'"log_index":null,"narrative_grounding_result":'
 _ROOT = b'"provenance_root":null,"replayed":'
@@ -51,6 +56,8 @@ def build_record(item: Item, outcomes: Mapping[LayerName, Outcome], plan: Plan, 
         "layers": {name: _report(outcome) for name, outcome in outcomes.items()},
         "instrument_path": verdict.instrument_path,
         "assurance": verdict.assurance,
+        "compliance": None,
+        "erased": False,
     }
     for name, field in FINDING_FIELD.items():
         outcome = outcomes[name]
@@ -110,6 +117,16 @@ def as_replayed(record: bytes) -> bytes:
     return record.replace(_REPLAYED, _REPLAYED.replace(b"false", b"true"), 1)
 
 
+def without_content(record: JsonObject) -> bytes:
+    """The canonical record once its content is erased: how it was decided and what proves it, not what was said."""
+    layers = {
+        name: report | {"cause": report["cause"] and report["cause"] | {"message": ERASED}}
+        for name, report in record["layers"].items()
+    }
+    gone = dict.fromkeys((*FINDING_FIELD.values(), "suspicion_score"))
+    return canonical_bytes(record | gone | {"label": ERASED, "layers": layers, "erased": True})
+
+
 def known_outcomes(result: OnlineScoringResult) -> dict[LayerName, Outcome]:
     """The outcomes of a stored answer that still hold; those of layers that must run again are left out.
 
@@ -143,3 +160,19 @@ def must_run_again(result: OnlineScoringResult) -> bool:
     return any(
         name not in known and report.reason is not SkipReason.NOT_SELECTED for name, report in result.layers.items()
     )
+
+
+_CARRIED = frozenset({Stage.RETRIEVAL_PLAN, Stage.POLICY_CHUNKS, Stage.NEIGHBORS, Stage.MODEL_OUTPUT})
+"""Stages of which a next revision keeps what layers noted that need not run again."""
+
+
+def carry_over(
+    recorder: Recorder, stages: Sequence[StageRecord], known: Mapping[LayerName, Outcome], *, revision: int
+) -> None:
+    """Note again what the layers whose outcomes are `known` noted for `revision`; each note says where it is from."""
+    for stage in stages:
+        if stage.name not in _CARRIED or stage.payload is None:
+            continue
+        for note in json.loads(stage.payload):
+            if note.get("layer") in known:
+                recorder.note(stage.name, {"from_revision": revision, **note})

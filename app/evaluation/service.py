@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 
 import anyio
 import anyio.lowlevel
 
 from app.errors import NotFound, Unprocessable
+from app.evaluation import erasure
+from app.evaluation.drafting import Place
+from app.evaluation.erasure import Erased
 from app.evaluation.evaluator import Evaluator
+from app.evaluation.evidence import number_evidence
 from app.evaluation.flights import Flights, Gate
+from app.evaluation.inquiry import NumberEvidence
 from app.evaluation.item import Item, read_item
 from app.evaluation.model import Accepted, BatchStatus, EvaluateRequest, OnlineScoringResult, WorkError
 from app.evaluation.observe import UNWATCHED, Observer
-from app.evaluation.pipeline import AuditSample, NewRecorder, Pipeline, Place
+from app.evaluation.pipeline import AuditSample, NewRecorder, Pipeline, Rules
 from app.evaluation.record import as_replayed
 from app.evaluation.store import EvaluationFilter, EvaluationStore, Ledger, Stored
 from app.evaluation.work import Work, WorkStore, work_row
@@ -25,7 +31,10 @@ from app.store.database import Database
 from app.store.ids import uuid7
 from app.store.paging import DEFAULT_LIMIT, Page
 from app.store.rows import Row
+from layers.contracts import Contracts, PreflightPolicy, make_contracts
+from layers.judge import JudgeMetrics, judge_metrics
 from layers.ports import System
+from layers.profile import SystemProfile
 
 __all__ = ["Answer", "EvaluationFilter", "EvaluationService", "Options"]
 
@@ -43,7 +52,8 @@ class Answer:
 class Options:
     """How the service works: `work_concurrency` pieces of accepted work at once, beside the `max_in_flight` requests.
 
-    `ledger` keeps the provenance that recorders collect; without a recorder there is none.
+    `ledger` keeps the provenance that recorders collect; without a recorder there is none. `contracts` states what is
+    agreed for a profile: asked once for each system.
     """
 
     max_in_flight: int = 512
@@ -51,6 +61,9 @@ class Options:
     observer: Observer = UNWATCHED
     new_recorder: NewRecorder | None = None
     ledger: Ledger | None = None
+    contracts: Callable[[SystemProfile], Contracts] = make_contracts
+    preflight: PreflightPolicy = field(default_factory=PreflightPolicy)
+    number: NumberEvidence = number_evidence
 
 
 class EvaluationService:
@@ -65,6 +78,8 @@ class EvaluationService:
         options: Options = Options(),
     ) -> None:
         self._systems = systems
+        self._database = database
+        self._ledger = options.ledger
         self._store = EvaluationStore(database, options.ledger)
         self._work = WorkStore(database)
         self._worker = Worker(
@@ -74,6 +89,11 @@ class EvaluationService:
             evaluator,
             self._store,
             AuditSample(settings.audit_rate, settings.audit_key.get_secret_value().encode()),
+            Rules(
+                {name: options.contracts(system.profile) for name, system in systems.items()},
+                options.preflight,
+                options.number,
+            ),
             observer=options.observer,
             new_recorder=options.new_recorder,
             on_follow_up=self._worker.wake,
@@ -201,3 +221,13 @@ class EvaluationService:
     ) -> Page[bytes]:
         """Stored answers, newest first, as the JSON of each. Raises `BadRequest` for a foreign cursor."""
         return await self._store.page(filters, limit, cursor)
+
+    async def judge_metrics(self, *, system: str | None = None, since: datetime | None = None) -> JudgeMetrics:
+        """How often a judge really answered, of what is stored; `since` is inclusive."""
+        return judge_metrics(await self._store.count_by_path(system, since))
+
+    async def erase(self, evaluation_id: str, stages: Collection[str], revision: int | None = None) -> Erased:
+        """Erase stages of an evaluation, of every revision unless one is named. Raises `NotFound`."""
+        if self._ledger is None:
+            raise NotFound("this service keeps no provenance")
+        return await erasure.erase(self._database, self._ledger, evaluation_id, stages, revision)

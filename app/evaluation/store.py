@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
-from sqlalchemy import ColumnElement, Connection, Select, exists, false, select
+from sqlalchemy import ColumnElement, Connection, Select, exists, false, func, select
 
 from app.evaluation.record import with_log_index
 from app.evaluation.tables import accepted_work, evaluations
@@ -15,7 +15,8 @@ from app.store.database import Database
 from app.store.ids import to_text
 from app.store.paging import MAX_LIMIT, Page, decode_cursor, is_storable, page_of
 from app.store.rows import Row, insert_rows
-from layers.provenance import Provenance
+from layers.model import InstrumentPath
+from layers.provenance import Provenance, StageRecord
 
 _BY_ID = evaluations.c.evaluation_id.desc()
 
@@ -45,6 +46,7 @@ class Draft:
     digest: bytes
     disposition: str
     degraded: bool
+    instrument_path: str | None
     created_at: str
     record: bytes
     occurrence: str = ""
@@ -72,6 +74,14 @@ class Ledger(Protocol):
     """
 
     def append(self, conn: Connection, drafts: Sequence[Draft]) -> Sequence[int]: ...
+
+    def stages_of(self, conn: Connection, evaluation_id: str, revision: int) -> Sequence[StageRecord]:
+        """The stages of a revision; none for one that was never entered."""
+        ...
+
+    def erase_stages(self, conn: Connection, evaluation_id: str, revision: int, names: Collection[str]) -> int:
+        """Drop payload and salt of those of the stages that are there; how many still had them."""
+        ...
 
 
 class _Key(NamedTuple):
@@ -106,6 +116,21 @@ class EvaluationStore:
         if revision is not None:
             query = query.where(evaluations.c.revision == revision)
         return await self._one(query.order_by(evaluations.c.revision.desc()).limit(1))
+
+    async def stages(self, evaluation_id: str, revision: int) -> Sequence[StageRecord]:
+        """What a revision's provenance holds; nothing where none is kept."""
+        ledger = self._ledger
+        if ledger is None:
+            return ()
+        return await self._database.read(lambda conn: ledger.stages_of(conn, evaluation_id, revision))
+
+    async def count_by_path(self, system: str | None, since: datetime | None) -> Mapping[InstrumentPath, int]:
+        """How many evaluations each judge answered, by their newest revision; those that asked none are not counted."""
+        path = evaluations.c.instrument_path
+        conditions = _conditions(EvaluationFilter(system=system, since=since))
+        query = select(path, func.count()).where(path.is_not(None), *conditions).group_by(path)
+        rows = await self._database.read(lambda conn: conn.execute(query).all())
+        return {InstrumentPath(name): count for name, count in rows}
 
     async def page(self, filters: EvaluationFilter, limit: int, cursor: str | None) -> Page[bytes]:
         """The newest revision of each evaluation, newest evaluation first. Raises `BadRequest` for a bad cursor."""
@@ -195,6 +220,7 @@ def _row(draft: Draft, record: bytes) -> Row:
         draft.parent_id,
         draft.created_at,
         record,
+        draft.instrument_path,
     )
 
 

@@ -22,6 +22,7 @@ evaluations = Table(
     Column("parent_id", String(36)),
     Column("created_at", String(27), nullable=False),
     Column("record", LargeBinary, nullable=False),
+    Column("instrument_path", String(32)),
     PrimaryKeyConstraint("evaluation_id", "revision"),
     Index("uq_evaluations_content", "content_hash", "occurrence", "revision", unique=True),
     Index("ix_evaluations_system", "system", "evaluation_id"),
@@ -32,6 +33,15 @@ evaluations = Table(
         "evaluation_id",
         sqlite_where=text("degraded"),
         postgresql_where=text("degraded"),
+    ),
+    # What no judge was asked about, nearly all there is, stands in no index of judges.
+    Index(
+        "ix_evaluations_instrument_path",
+        "instrument_path",
+        "system",
+        "created_at",
+        sqlite_where=text("instrument_path IS NOT NULL"),
+        postgresql_where=text("instrument_path IS NOT NULL"),
     ),
 )
 """One row per revision. `record` holds the canonical bytes of the answer; the other columns are indexes into it."""

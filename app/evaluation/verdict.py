@@ -9,7 +9,6 @@ from enum import StrEnum
 from app.evaluation.findings import finding_of
 from app.evaluation.plan import Plan, Trigger
 from layers.model import (
-    RUNGS,
     ConsistencyResult,
     DisagreementResult,
     Disposition,
@@ -105,6 +104,7 @@ _SILENT, _CONFIRMS = Judge.SILENT, Judge.CONFIRMS
 TABLE: tuple[Row, ...] = (
     _row("nothing_flagged", _P, Trigger.NONE, _ANY_JUDGE, _ANY_PANEL),
     _row("could_not_look", _I, Trigger.BLIND, _ANY_JUDGE, _ANY_PANEL),
+    _row("question_refused", _R, Trigger.REFUSED, _ANY_JUDGE, _ANY_PANEL),
     # Instruments that contradict each other, or themselves, are for a person.
     _row("panel_split", _R, _LOOKED, _ANY_JUDGE, Panel.SPLIT),
     _row("judge_ungrounded", _R, _LOOKED, Judge.UNGROUNDED, _UNITED),
@@ -159,7 +159,7 @@ def decide(
         decision=row.name,
         degraded=is_incomplete(outcomes),
         suspicion_score=_suspicion(outcomes),
-        assurance=assurance_of(judge),
+        assurance=None if judge is None else judge.assurance,
         instrument_path=None if judge is None else judge.source,
     )
 
@@ -182,9 +182,9 @@ def fell_back(outcomes: Mapping[LayerName, Outcome]) -> bool:
 
 def read_judge(verdict: JudgeVerdict | None, label: str, profile: SystemProfile) -> Judge:
     """What the judge's verdict on `label` amounts to."""
-    if verdict is None or verdict.verdict_label is None or verdict.source is InstrumentPath.HEURISTICS_FALLBACK:
+    if verdict is None or verdict.verdict_label is None or verdict.assurance is None:
         return Judge.SILENT
-    if assurance_of(verdict) is Rung.UNGROUNDED:
+    if verdict.assurance is Rung.UNGROUNDED:
         return Judge.UNGROUNDED
     if profile.fold(verdict.verdict_label) == profile.fold(label):
         return Judge.CONFIRMS
@@ -221,13 +221,6 @@ def is_far(one: str, other: str, profile: SystemProfile) -> bool:
         return True
     order = [profile.fold(label) for label in profile.labels]
     return one in order and other in order and abs(order.index(one) - order.index(other)) >= 2
-
-
-def assurance_of(verdict: JudgeVerdict | None) -> Rung | None:
-    """The lowest rung among a model's claims, UNGROUNDED without any; None when no model gave a verdict."""
-    if verdict is None or verdict.verdict_label is None or verdict.source is InstrumentPath.HEURISTICS_FALLBACK:
-        return None
-    return min((claim.rung for claim in verdict.claims), key=RUNGS.index, default=Rung.UNGROUNDED)
 
 
 def _suspicion(outcomes: Mapping[LayerName, Outcome]) -> float | None:

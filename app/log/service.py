@@ -28,7 +28,7 @@ from app.log.tables import log_keys
 from app.store.database import Database
 from app.store.ids import now as time_now
 from app.store.rows import insert_rows
-from layers.provenance import PREFIX, Provenance, bundle
+from layers.provenance import PREFIX, Provenance, StageRecord, bundle
 from layers.translog import consistency_ranges, inclusion_ranges
 
 logger = logging.getLogger(__name__)
@@ -87,6 +87,16 @@ class LogService:
     def append_entries(self, conn: Connection, entries: Sequence[Entry]) -> Sequence[int]:
         """Enter things of other kinds (verdicts, gate decisions), in the transaction that stores them."""
         return store.append(conn, entries)
+
+    def stages_of(self, conn: Connection, evaluation_id: str, revision: int) -> Sequence[StageRecord]:
+        """The stages of one revision; none for one that never entered the log."""
+        leaf = store.find_leaf(conn, EVALUATION, evaluation_id, revision)
+        return () if leaf is None else store.load_stages(conn, leaf.leaf_index)
+
+    def erase_stages(self, conn: Connection, evaluation_id: str, revision: int, names: Collection[str]) -> int:
+        """Erase payload and salt of those of the stages that are there; how many still had one."""
+        leaf = store.find_leaf(conn, EVALUATION, evaluation_id, revision)
+        return 0 if leaf is None else store.erase_stages(conn, leaf.leaf_index, tuple(names))
 
     # --- shown to anyone ----------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from layers import heuristics
 from layers.errors import CircuitOpen, DependencyError, DependencyRejected, DependencyUnavailable
-from layers.evidence import build_evidence
+from layers.evidence import build_map
 from layers.model import (
     EvalExample,
     EvalPrediction,
@@ -61,9 +61,10 @@ class JudgeSystem:
             LayerName.HEURISTICS: Scored(finding=found, elapsed_ms=0.0, version=heuristics.VERSION)
         }
         asked = example.input or None
-        evidence = build_evidence(recorded, profile=self.profile, input=asked, outcomes=earlier)
+        numbered = build_map(recorded, profile=self.profile, input=asked, outcomes=earlier)
+        item = LayerInput(recorded, self.profile, asked, numbered.items, earlier, incomplete=numbered.incomplete)
         try:
-            verdict = await self.judge(LayerInput(recorded, self.profile, asked, evidence, earlier))
+            verdict = await self.judge(item)
         except Skip:
             raise DependencyRejected(NAME, "not_configured", "no judge is configured that this system allows") from None
         if not isinstance(verdict, JudgeVerdict):

@@ -37,7 +37,7 @@ from app.telemetry.model_calls import ModelCallTelemetry
 from app.telemetry.runs import RunTelemetry
 from app.telemetry.setup import Telemetry, service_version
 from app.wiring.hooks import show_breakers, telemetry_hooks
-from app.wiring.layers import build_layers, connect_judges, connect_retrieval, judge_layer
+from app.wiring.layers import build_layers, connect_judges, connect_retrieval, contracts_in_force, judge_layer
 from app.wiring.remotes import Remotes
 from app.wiring.systems import connect_neighbours, judge_as_system, known_systems
 from layers.fingerprint import transaction_fingerprint
@@ -105,7 +105,7 @@ class _Builder:
         show_breakers(self.metrics, remotes.registry())
         return Services(
             settings=settings,
-            evaluations=await self._evaluations(database, systems, log, evaluator),
+            evaluations=await self._evaluations(database, systems, log, evaluator, judged=bool(judges)),
             runs=await self._runs(database, systems),
             breakers=remotes.registry(),
             systems=systems,
@@ -123,13 +123,14 @@ class _Builder:
         )
 
     async def _evaluations(
-        self, database: Database, systems: dict[str, System], log: LogService, evaluator: Evaluator
+        self, database: Database, systems: dict[str, System], log: LogService, evaluator: Evaluator, *, judged: bool
     ) -> EvaluationService:
         options = Options(
             max_in_flight=self.settings.server.max_in_flight,
             observer=EvaluationTelemetry(self.telemetry, self.metrics, systems),
             new_recorder=partial(Recorder, random_bytes),
             ledger=log,
+            contracts=contracts_in_force(self.settings, judged=judged),
         )
         service = EvaluationService(database, systems, evaluator, self.settings.evaluation, options)
         if self.execute:

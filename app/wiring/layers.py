@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 from urllib.parse import quote
 
@@ -25,6 +27,7 @@ from app.wiring.remotes import Remotes
 from app.wiring.systems import SENTINEL, Neighbours, providers_for
 from layers import consistency, disagreement, heuristics, judge, narrative_grounding
 from layers.consistency import Consistency
+from layers.contracts import Contracts, make_contracts
 from layers.disagreement import Disagreement
 from layers.errors import ConfigurationError
 from layers.fingerprint import NeighborSpace
@@ -166,6 +169,31 @@ def judge_layer(settings: Settings, judges: tuple[JudgeIn, ...], lane: Lane, cal
         Parameters(temperature=settings.judge.temperature, seed=settings.judge.seed),
         max_pointers=settings.judge.max_pointers,
         timeout=max(timeout - MARGIN_S, timeout / 2),
+    )
+
+
+def contracts_in_force(settings: Settings, *, judged: bool) -> Callable[[SystemProfile], Contracts]:
+    """What is bound into every evaluation under a profile; `judged` = a judge is configured."""
+    vectors, judge_ = settings.vectors, settings.judge
+    return partial(
+        make_contracts,
+        prompt=prompts.load("judge").ref if judged else None,
+        max_pointers=judge_.max_pointers,
+        settings={
+            "audit_rate": settings.evaluation.audit_rate,
+            "judge": {"order": list(judge_.order), "temperature": judge_.temperature, "seed": judge_.seed},
+            "policies": {
+                "source": vectors.policy_source,
+                "namespace": vectors.policies_namespace,
+                "threshold": vectors.policies_threshold,
+            },
+            "transactions": {
+                "namespace": vectors.transactions_namespace,
+                "threshold": vectors.transactions_threshold,
+                "top_k": vectors.top_k,
+                "policy_epoch": vectors.policy_epoch,
+            },
+        },
     )
 
 

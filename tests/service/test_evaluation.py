@@ -10,13 +10,13 @@ import pytest
 
 from app.errors import NotFound, Unprocessable
 from app.evaluation.model import OnlineScoringResult
-from app.evaluation.service import EvaluationFilter
+from app.evaluation.service import EvaluationFilter, Options
 from app.settings import StoreSettings
 from app.store.database import Database
 from layers.errors import CircuitOpen, ConfigurationError, DependencyUnavailable
+from layers.evidence import EvidenceMap
 from layers.model import (
     ConsistencyResult,
-    Evidence,
     EvidenceRole,
     HeuristicResult,
     LayerName,
@@ -91,29 +91,33 @@ async def test_the_layers_of_a_tier_run_at_the_same_time(store: Database) -> Non
 
 
 async def test_the_evidence_map_is_built_again_before_the_judge(store: Database) -> None:
-    """What the providers and neighbours said can be pointed to by then."""
-
-    def number(item: LayerInput) -> tuple[Evidence, ...]:
-        return tuple(
-            Evidence(id=f"E{n}", role=EvidenceRole.RAW_OUTPUT, pointer="", text=name)
-            for n, name in enumerate(item.earlier, 1)
-        )
-
+    """What the providers and neighbours said can be pointed to by then; what was numbered keeps its number."""
     stage = Stage()
-    await build_service(store, stage, evidence=number).evaluate(request(**FLAGGED))
-    assert [each.text for each in stage.seen[D].evidence] == [H, G]
-    assert {each.text for each in stage.seen[J].evidence} == {H, G, D, C}
+    await build_service(store, stage).evaluate(request(**FLAGGED))
+    before, after = stage.seen[D].evidence, stage.seen[J].evidence
+    assert {each.role for each in before} == {EvidenceRole.RAW_OUTPUT, EvidenceRole.FLAG}
+    assert {each.role for each in after} == {EvidenceRole.RAW_OUTPUT, EvidenceRole.FLAG, EvidenceRole.PROVIDER}
+    assert after[: len(before)] == before
 
 
-async def test_a_map_that_can_not_be_built_leaves_the_judge_without_one(store: Database) -> None:
-    """That is no reason to give no answer."""
+async def test_what_the_map_lacks_is_told_to_the_judge(store: Database) -> None:
+    """A claim about all of something can't be paid by a part of it."""
+    stage = Stage()
+    await build_service(store, stage).evaluate(request(raw_output={f"f{n}": n for n in range(40)}, **FLAGGED))
+    assert stage.seen[J].incomplete == (EvidenceRole.RAW_OUTPUT,)
 
-    def broken(_item: LayerInput) -> tuple[Evidence, ...]:
+
+async def test_a_map_that_can_not_be_built_sends_the_item_to_a_person(store: Database) -> None:
+    """There is nothing to point to, so nobody is asked; that is no reason to give no answer."""
+
+    def broken(_item: LayerInput) -> EvidenceMap:
         raise KeyError("bug")
 
     stage = Stage()
-    await build_service(store, stage, evidence=broken).evaluate(request(**FLAGGED))
-    assert stage.seen[J].evidence == ()
+    result = await build_service(store, stage, options=Options(number=broken)).evaluate(request(**FLAGGED))
+    assert stage.asked == [H, G]
+    assert (result.disposition, result.decision) == ("review", "question_refused")
+    assert result.escalation_reasons == ("heuristics:low_confidence", "preflight:out_of_corpus")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.evaluation.plan import TIERS, Trigger, is_drawn, make_plan
+from app.evaluation.plan import TIERS, Trigger, is_drawn, make_plan, refuse
 from layers.model import (
     Cause,
     Failed,
@@ -110,6 +110,14 @@ def test_an_item_of_the_sample_that_is_flagged_now_keeps_its_chance() -> None:
     assert plan.trigger is Trigger.SOFT
     assert plan.reasons == ("heuristics:low_confidence", "audit_sample")
     assert plan.inclusion_probability == 0.1
+
+
+def test_a_question_that_preflight_refused_asks_nobody_and_says_why() -> None:
+    """What flagged it stays on record; items like it are never fully looked at."""
+    plan = refuse(make_plan({H: heuristics(flag()), G: grounding()}, audit_rate=0.1), ["false_premise"])
+    assert not plan.escalate
+    assert plan.reasons == ("heuristics:low_confidence", "preflight:false_premise")
+    assert (plan.trigger, plan.inclusion_probability) == (Trigger.REFUSED, 0.0)
 
 
 def test_every_layer_stands_in_one_tier() -> None:

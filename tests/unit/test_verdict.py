@@ -87,6 +87,7 @@ def plan(trigger: Trigger) -> Plan:
 ROWS = [
     (Trigger.NONE, NOBODY, "nothing_flagged", "pass"),
     (Trigger.BLIND, NOBODY, "could_not_look", "inconclusive"),
+    (Trigger.REFUSED, NOBODY, "question_refused", "review"),
     (Trigger.SOFT, {D: panel("high", "low"), J: sound("high")}, "panel_split", "review"),
     (Trigger.DRAWN, {J: judge("high", Rung.ANCHOR_WARRANTED, Rung.UNGROUNDED)}, "judge_ungrounded", "review"),
     (Trigger.SOFT, {J: sound("low")}, "judge_overturns_far", "review"),
