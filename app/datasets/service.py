@@ -36,11 +36,12 @@ NO_PARQUET = "Parquet can't be written here: the service was installed without i
 class DatasetService:
     """The use cases of datasets. Raises the `ServiceError` family; `BadRequest` for a cursor that is not ours."""
 
-    def __init__(self, database: Database, *, max_examples: int) -> None:
+    def __init__(self, database: Database, *, max_examples: int, with_parquet: bool | None = None) -> None:
         self._datasets = DatasetStore(database)
         self._names = NameStore(database)
         self._diffs = DiffStore(database)
         self._max_examples = max_examples
+        self._with_parquet = export.has_parquet() if with_parquet is None else with_parquet
 
     async def add(self, source: Source, *, name: str | None = None) -> AddedDataset:
         """Store a file once by its content, and under `name` as its newest version unless it is that already.
@@ -108,7 +109,7 @@ class DatasetService:
             case "csv":
                 return export.csv_text(batches)
             case "parquet":
-                if not export.has_parquet():
+                if not self._with_parquet:
                     raise NotAcceptable(NO_PARQUET)
                 return export.parquet(batches)
 
