@@ -30,10 +30,10 @@ def hold_floors(policy: Policy, run: Measured) -> Iterator[RuleResult]:
     """One result for each floor, label and value."""
     for floor in policy.floors:
         reading = floor.labels or policy.labels
+        floor = floor.model_copy(update={"labels": reading})
         if reading == "binary" and run.profile.binary is None:
             yield _missing(floor, floor.label, None, "the system has no binary labels")
             continue
-        floor = floor.model_copy(update={"labels": reading})
         for place, part in _parts(floor, run):
             if isinstance(part, str):
                 yield _missing(floor, floor.label, place, part)

@@ -15,7 +15,7 @@ from app.runs.metrics import labels_of, matrix_of
 from app.runs.statistics import bootstrap
 from app.runs.statistics.bootstrap import Counts, Statistic
 from app.runs.statistics.clusters import effective_size, sum_by_cluster
-from app.runs.statistics.proportion import trials_needed, wilson_of_share
+from app.runs.statistics.proportion import trials_needed, trials_to_narrow, wilson_of_share
 from app.runs.tally import Tally
 
 UNSCORED = "\0unscored"
@@ -141,7 +141,7 @@ def _resampled(part: Part, metric: Metric, label: str | None, level: float) -> M
     def needed(threshold: float) -> int | None:
         gap = abs(worst - threshold)
         half = worst - low if worst >= threshold else high - worst
-        return None if gap == 0 else math.ceil(n * (half / gap) ** 2)
+        return trials_to_narrow(n, half, gap)
 
     return Measure(worst, low, high, n, part.tally.n_scored, needed)
 

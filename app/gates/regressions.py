@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,16 +14,21 @@ from app.runs.figures import Interval
 from app.runs.pairing import Outcomes, Pairing
 from app.runs.statistics.multiple import holm
 from app.runs.statistics.paired import mcnemar, pairs_needed
+from app.runs.statistics.proportion import trials_to_narrow
 from layers.profile import SystemProfile
 
 
 @dataclass(frozen=True)
 class Fall:
-    """What a comparison says of falling behind: difference and interval in the worst case, and whether it is real."""
+    """What a comparison says of falling behind, in the worst case: difference, interval, and how likely it is chance.
+
+    `sure` is the interval's upper end at a level that holds for all parts of a rule together.
+    """
 
     difference: float
     low: float
     high: float
+    sure: float
     n: int
     discordant: int
     p_value: float
@@ -37,7 +41,7 @@ def hold_regressions(policy: Policy, pairing: Pairing | None, profile: SystemPro
             yield _missing(rule, None, None, "there is no baseline to compare with")
             continue
         parts = list(_parts(rule, policy, pairing, profile))
-        falls = [_fall(outcomes, policy.alpha, pairing) for _, _, outcomes in parts]
+        falls = [_fall(outcomes, pairing, policy.alpha, len(parts)) for _, _, outcomes in parts]
         adjusted = iter(holm([fall.p_value for fall in falls if fall is not None]))
         for (label, place, _), fall in zip(parts, falls, strict=True):
             if fall is None:
@@ -73,15 +77,25 @@ def _parts(
         yield None, None, pairing.strict
 
 
-def _fall(outcomes: Outcomes, alpha: float, pairing: Pairing) -> Fall | None:
+def _fall(outcomes: Outcomes, pairing: Pairing, alpha: float, n_parts: int) -> Fall | None:
+    found = _worst(outcomes, pairing, alpha)
+    if found is None:
+        return None
+    worst, low, high, p_value = found
+    # One of many parts may look sure by chance: what blocks is held to Bonferroni's level.
+    again = _worst(outcomes, pairing, alpha / n_parts) if n_parts > 1 else None
+    sure = again[2] if again else high
+    return Fall(worst.difference, low, high, sure, worst.n, worst.corrected + worst.broke, p_value)
+
+
+def _worst(outcomes: Outcomes, pairing: Pairing, alpha: float) -> tuple[WorstCase, float, float, float] | None:
     grouped = grouped_difference(pairing, alpha) if outcomes is pairing.strict else None
     made = contrast(outcomes, alpha, grouped=grouped)
     worst = made.worst_case
     if worst is None:
         return None
-    low, high = _widened(made, worst)
     p_value = max(mcnemar(worst.corrected, worst.broke).exact, grouped.p_value if grouped else 0.0)
-    return Fall(worst.difference, low, high, worst.n, worst.corrected + worst.broke, p_value)
+    return worst, *_widened(made, worst), p_value
 
 
 def _widened(made: Contrast, worst: WorstCase) -> tuple[float, float]:
@@ -127,7 +141,7 @@ def judge_fall(
     interval above the tolerance; a real fall within it warns.
     """
     larger = fall.difference < -tolerated
-    if fall.high < -tolerated:
+    if fall.sure < -tolerated:
         return Status.BLOCK, None, "the fall is larger than tolerated: the whole interval lies beyond the tolerance"
     if real and larger:
         return Status.BLOCK, None, "the fall is real, and by the best estimate larger than tolerated"
@@ -155,8 +169,7 @@ def _needed(fall: Fall, tolerated: float, alpha: float) -> int | None:
     """Pairs that would settle it if the shares stay: to show the fall, or to show that it is within the tolerance."""
     if fall.difference < -tolerated:
         return pairs_needed(fall.difference, fall.discordant / fall.n, alpha=alpha)
-    room = fall.difference + tolerated
-    return None if room <= 0 else math.ceil(fall.n * ((fall.difference - fall.low) / room) ** 2)
+    return trials_to_narrow(fall.n, fall.difference - fall.low, fall.difference + tolerated)
 
 
 def _missing(rule: Regression, label: str | None, place: SliceName | None, reason: str) -> RuleResult:

@@ -7,6 +7,9 @@ from functools import lru_cache
 
 from scipy.special import ndtri
 
+MOST_TRIALS = 10**12
+"""More than anybody will ever ask; beyond it there is no telling."""
+
 
 @lru_cache(maxsize=64)
 def normal_quantile(level: float) -> float:
@@ -39,10 +42,17 @@ def trials_needed(share: float, threshold: float, *, level: float = 0.95) -> int
     """How many trials put Wilson's interval wholly on one side of `threshold`, if the share stays what it is.
 
     The interval inverts the score test, so it leaves out the threshold once |share - threshold| reaches z standard
-    errors at the threshold: n = z^2 t (1 - t) / (share - t)^2. None when the share is the threshold.
+    errors at the threshold: n = z^2 t (1 - t) / (share - t)^2. None when that is more than `MOST_TRIALS`.
     """
-    gap = abs(share - threshold)
-    if gap == 0:
+    spread = normal_quantile(level) * math.sqrt(threshold * (1 - threshold))
+    return trials_to_narrow(1, spread, abs(share - threshold))
+
+
+def trials_to_narrow(n: int, half: float, wanted: float) -> int | None:
+    """How many trials shrink an interval's half width from `half` at `n` to `wanted`, as it goes with 1 / sqrt(n).
+
+    None when that is more than `MOST_TRIALS`.
+    """
+    if wanted <= 0 or half / wanted > math.sqrt(MOST_TRIALS / n):
         return None
-    z = normal_quantile(level)
-    return max(1, math.ceil(z * z * threshold * (1 - threshold) / (gap * gap)))
+    return max(1, math.ceil(n * (half / wanted) ** 2))
