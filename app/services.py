@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeAlias
 
+from app.adjudication.service import AdjudicationService
 from app.datasets.service import DatasetService
 from app.evaluation.service import EvaluationService
 from app.gates.service import GateService
@@ -53,6 +54,7 @@ class Services:
     database: Database
     log: LogService | None = None
     index: IndexService | None = None
+    adjudications: AdjudicationService | None = None
     datasets: DatasetService | None = None
     gates: GateService | None = None
 

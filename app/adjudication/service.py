@@ -133,13 +133,13 @@ class AdjudicationService:
 
     async def adjudicate(self, request: AdjudicationRequest) -> RunView:
         """Accept a run over every pair. It survives a restart. Raises `Unavailable` where no model is configured."""
-        if self._adjudicator is None or self._work is None:
-            raise Unavailable(NO_MODEL)
         request = self._clean(request)
         n_pairs = len(set(request.hypothesis_ids)) * len(set(request.evidence_ids))
         if n_pairs > self._options.max_pairs:
             raise Unprocessable(f"a run may have at most {self._options.max_pairs} pairs, not {n_pairs}")
         await self._check_known(request.hypothesis_ids, request.evidence_ids, "")
+        if self._adjudicator is None or self._work is None:
+            raise Unavailable(NO_MODEL)
         run = StoredRun(
             run_id=uuid7(),
             request=request,

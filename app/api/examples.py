@@ -59,3 +59,20 @@ DATASET: dict[str, Any] = {
         {"id": "t-2", "input": {"amount": 9200, "currency": "EUR"}, "expected_label": "high", "group": "customer-7"},
     ]
 }
+
+HYPOTHESIS_REQUEST: dict[str, Any] = {
+    "text": "The model overlooks transfers that are split into several parts.",
+    "importance": 70,
+    "by": {"kind": "person", "name": "reviewer"},
+}
+
+EVIDENCE_REQUEST: dict[str, Any] = {
+    "text": "Of 40 split transfers in the March sample, 31 were labelled low.",
+    "source": "march-sample",
+}
+
+ADJUDICATION_REQUEST: dict[str, Any] = {
+    "hypothesis_ids": ["01933d2c-0000-7000-8000-000000000001"],
+    "evidence_ids": ["01933d2c-0000-7000-8000-000000000002"],
+    "objective": "Look for counter-evidence.",
+}

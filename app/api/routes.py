@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from starlette.routing import Route
 
-from app.api import batch, datasets, evaluate, gates, index, operate, provenance, runs
+from app.api import adjudication, batch, datasets, evaluate, gates, index, judge, operate, provenance, runs, synthesis
 from app.api.access import Access
 from app.api.operation import Operation
 from app.api.resource import Resource
@@ -17,6 +17,9 @@ OPERATIONS: tuple[Operation, ...] = (
     *runs.OPERATIONS,
     *datasets.OPERATIONS,
     *gates.OPERATIONS,
+    *adjudication.OPERATIONS,
+    *synthesis.OPERATIONS,
+    *judge.OPERATIONS,
     *provenance.OPERATIONS,
     *index.OPERATIONS,
     *operate.OPERATIONS,

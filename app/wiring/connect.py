@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 
 from adapters.http import new_http_client
+from app.adjudication.service import AdjudicationService
 from app.datasets.service import DatasetService
 from app.evaluation.evaluator import Evaluator
 from app.evaluation.service import EvaluationService, Options
@@ -36,6 +37,7 @@ from app.telemetry.middleware import HttpTelemetry
 from app.telemetry.model_calls import ModelCallTelemetry
 from app.telemetry.runs import RunTelemetry
 from app.telemetry.setup import Telemetry, service_version
+from app.wiring.adjudication import connect_adjudication
 from app.wiring.hooks import show_breakers, telemetry_hooks
 from app.wiring.layers import build_layers, connect_judges, connect_retrieval, contracts_in_force, judge_layer
 from app.wiring.remotes import Remotes
@@ -113,6 +115,9 @@ class _Builder:
             log=log,
             datasets=DatasetService(database, max_examples=settings.runs.max_examples),
             gates=GateService(database, on_verdict=DecisionTelemetry(self.metrics, systems).gate),
+            adjudications=await self._adjudications(
+                connect_adjudication(settings, judges, calls, database, retrieval.embedder, log)
+            ),
             index=IndexService(
                 retrieval.embedded,
                 retrieval.embedder,
@@ -121,6 +126,13 @@ class _Builder:
                 transactions_namespace=settings.vectors.transactions_namespace,
             ),
         )
+
+    async def _adjudications(self, service: AdjudicationService) -> AdjudicationService:
+        if self.execute:
+            group = await self.stack.enter_async_context(anyio.create_task_group())
+            self.stack.callback(group.cancel_scope.cancel)
+            group.start_soon(service.work)
+        return service
 
     async def _evaluations(
         self, database: Database, systems: dict[str, System], log: LogService, evaluator: Evaluator, *, judged: bool
