@@ -14,6 +14,7 @@ from app.evaluation.service import EvaluationService
 from app.gates.service import GateService
 from app.index.service import IndexService
 from app.log.service import LogService
+from app.runs.events import RunEvents
 from app.runs.service import RunService
 from app.settings import Settings
 from app.store.database import Database
@@ -56,6 +57,7 @@ class Services:
     index: IndexService | None = None
     adjudications: AdjudicationService | None = None
     datasets: DatasetService | None = None
+    events: RunEvents | None = None
     gates: GateService | None = None
 
 

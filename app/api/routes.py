@@ -6,7 +6,20 @@ from collections.abc import Iterable
 
 from starlette.routing import Route
 
-from app.api import adjudication, batch, datasets, evaluate, gates, index, judge, operate, provenance, runs, synthesis
+from app.api import (
+    adjudication,
+    batch,
+    datasets,
+    evaluate,
+    events,
+    gates,
+    index,
+    judge,
+    operate,
+    provenance,
+    runs,
+    synthesis,
+)
 from app.api.access import Access
 from app.api.operation import Operation
 from app.api.resource import Resource
@@ -15,6 +28,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *evaluate.OPERATIONS,
     *batch.OPERATIONS,
     *runs.OPERATIONS,
+    *events.OPERATIONS,
     *datasets.OPERATIONS,
     *gates.OPERATIONS,
     *adjudication.OPERATIONS,

@@ -23,6 +23,8 @@ from app.main import create_app
 from app.runs import judge_system
 from app.runs.dbos_engine import DbosEngine
 from app.runs.engine import IdleEngine, RunEngine
+from app.runs.event_store import EventStore
+from app.runs.events import RunEvents
 from app.runs.service import RunService
 from app.services import Connect, Services
 from app.settings import Settings
@@ -105,15 +107,20 @@ class _Builder:
             request_timeout=settings.evaluation.request_timeout,
         )
         show_breakers(self.metrics, remotes.registry())
+        evaluations = await self._evaluations(database, systems, log, evaluator)
+        runs = await self._runs(database, systems)
+        events = RunEvents(runs.get, EventStore(database))
+        self.stack.push_async_callback(events.close)
         return Services(
             settings=settings,
             evaluations=await self._evaluations(database, systems, log, evaluator, judged=bool(judges)),
-            runs=await self._runs(database, systems),
+            runs=runs,
             breakers=remotes.registry(),
             systems=systems,
             database=database,
             log=log,
             datasets=DatasetService(database, max_examples=settings.runs.max_examples),
+            events=events,
             gates=GateService(database, on_verdict=DecisionTelemetry(self.metrics, systems).gate),
             adjudications=await self._adjudications(
                 connect_adjudication(settings, judges, calls, database, retrieval.embedder, log)
