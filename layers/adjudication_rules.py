@@ -169,10 +169,6 @@ def standing_of(links: Iterable[Link]) -> Standing:
     )
 
 
-UNLINKED = standing_of(())
-"""How a hypothesis without links stands."""
-
-
 def _sum(links: Iterable[Link]) -> Fraction:
     return sum((link.weight for link in links), Fraction())
 
@@ -184,3 +180,7 @@ def _sources(links: Iterable[Link]) -> int:
 def fold_text(text: str) -> str:
     """A text as it is compared: compatible characters, case and runs of blanks are one."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+UNLINKED = standing_of(())
+"""How a hypothesis without links stands."""
