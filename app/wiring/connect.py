@@ -107,13 +107,13 @@ class _Builder:
             request_timeout=settings.evaluation.request_timeout,
         )
         show_breakers(self.metrics, remotes.registry())
-        evaluations = await self._evaluations(database, systems, log, evaluator)
+        evaluations = await self._evaluations(database, systems, log, evaluator, judged=bool(judges))
         runs = await self._runs(database, systems)
         events = RunEvents(runs.get, EventStore(database))
         self.stack.push_async_callback(events.close)
         return Services(
             settings=settings,
-            evaluations=await self._evaluations(database, systems, log, evaluator, judged=bool(judges)),
+            evaluations=evaluations,
             runs=runs,
             breakers=remotes.registry(),
             systems=systems,
