@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api.body import JSON
+from app.api.body import JSON, parse_body
 from app.api.evaluate import RevisionQuery
 from app.api.operation import Answer, Content, Operation, json_response, services_of
 from app.api.query import Query, Size, parse_query, path_id
-from app.errors import NotFound
+from app.errors import NotFound, Unavailable
+from app.evaluation.erasure import Erased
 from app.log.model import ConsistencyProof, InclusionProof, LogKeys, ProvenanceBundle, TreeHead
 from app.log.service import LogService
 
@@ -37,6 +38,22 @@ class InclusionQuery(Query):
     tree_size: Annotated[Size | None, Field(description="Now by default")] = None
 
 
+StageName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+
+
+class EraseRequest(BaseModel):
+    """Which stages to erase, of which revision."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    stages: Annotated[tuple[StageName, ...], Field(min_length=1, max_length=64, description="Names in the bundle")]
+    revision: Annotated[int | None, Field(ge=1, le=1_000_000, description="Every one by default")] = None
+
+
+_ERASE = TypeAdapter(EraseRequest)
+ERASE_REQUEST = {"stages": ["input", "evidence", "prompt", "model_output", "verification", "verdict"]}
+
+
 def _log(request: Request) -> LogService:
     log = services_of(request).log
     if log is None:
@@ -49,6 +66,14 @@ async def get_provenance(request: Request) -> Response:
     query = parse_query(request, BundleQuery)
     bundle = await _log(request).bundle(path_id(request, "evaluation"), query.revision, since=query.since)
     return json_response(bundle)
+
+
+async def post_erase(request: Request) -> Response:
+    """Erase what was recorded; what proves it stays."""
+    evaluation_id = path_id(request, "evaluation")
+    services = services_of(request)
+    body = await parse_body(request, _ERASE, services.settings.server.max_body_bytes)
+    return json_response(await services.evaluations.erase(evaluation_id, body.stages, body.revision))
 
 
 async def get_key(request: Request) -> Response:
@@ -85,6 +110,23 @@ OPERATIONS = (
         query=BundleQuery,
         answers={200: Answer("Stages, commitments, and proofs", {JSON: Content(ProvenanceBundle)})},
         refuses=(NotFound,),
+    ),
+    Operation(
+        "POST",
+        "/evaluations/{id}/erase",
+        post_erase,
+        "Erase stages of an evaluation",
+        needs="operate",
+        tag="provenance",
+        description=(
+            "Payload and salt go, hashes, root and log stay. With `input` go the copies in accepted work, with "
+            "`verdict` the content of the stored answer; after either, the same content is evaluated anew. Name all "
+            "stages that hold what has to go. Evaluations that re-examine this one for the audit sample have an id of "
+            "their own."
+        ),
+        body={JSON: Content(EraseRequest, ERASE_REQUEST)},
+        answers={200: Answer("What was erased", {JSON: Content(Erased)})},
+        refuses=(NotFound, Unavailable),
     ),
     Operation(
         "GET",
