@@ -1,0 +1,92 @@
+"""The rule: from what checks and a model found to one verdict. No clock, no store, no model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from app.verdicts.model import (
+    CheckResult,
+    Decision,
+    Holistic,
+    HolisticFinding,
+    HolisticState,
+    Reason,
+    ReasonKind,
+    Severity,
+)
+
+
+class Ruling(NamedTuple):
+    """What the rule says; every reason there is, not the first alone."""
+
+    verdict: Decision
+    reasons: tuple[Reason, ...]
+
+
+def decide(
+    checks: Sequence[CheckResult],
+    findings: Sequence[HolisticFinding],
+    holistic: Holistic,
+    *,
+    confidence_floor: float,
+    holistic_optional: bool,
+) -> Ruling:
+    """Accept only where every check passed and nothing speaks against it; whatever is missing blocks.
+
+    `holistic_optional` excuses that no model is configured, and nothing else: one that was asked must have answered.
+    """
+    against = [
+        *_against_checks(checks),
+        *_against_findings(findings),
+        *_against_holistic(holistic, confidence_floor, optional=holistic_optional),
+    ]
+    if against:
+        return Ruling(Decision.BLOCK, tuple(against))
+    passed = Reason(kind=ReasonKind.ALL_PASSED, detail=f"all of {len(checks)} checks passed")
+    if holistic.state is HolisticState.DONE:
+        return Ruling(Decision.ACCEPT, (passed,))
+    detail = "nobody looked at the whole: no model is configured, and the policy says that it may do without"
+    return Ruling(Decision.ACCEPT, (passed, Reason(kind=ReasonKind.WITHOUT_HOLISTIC, detail=detail)))
+
+
+def _against_checks(checks: Sequence[CheckResult]) -> Iterator[Reason]:
+    if not checks:
+        yield Reason(kind=ReasonKind.NO_CHECKS, detail="nothing was checked")
+    for check in checks:
+        if not check.ran:
+            yield Reason(kind=ReasonKind.COULD_NOT_RUN, about=check.name, detail=_first_line(check.detail))
+        elif check.result != "pass":
+            yield Reason(kind=ReasonKind.CHECK_FAILED, about=check.name, detail=_first_line(check.detail))
+
+
+def _against_findings(findings: Sequence[HolisticFinding]) -> Iterator[Reason]:
+    for finding in findings:
+        if finding.void is None and finding.severity is Severity.BLOCKING:
+            detail = f"{finding.place}: {_first_line(finding.finding)}"
+            yield Reason(kind=ReasonKind.BLOCKING_FINDING, about=finding.law, detail=detail)
+
+
+def _against_holistic(holistic: Holistic, floor: float, *, optional: bool) -> Iterator[Reason]:
+    """A look that was not due, because a check had failed already, is no reason of its own."""
+    match holistic.state:
+        case HolisticState.DONE:
+            confidence = holistic.confidence
+            if confidence is None or confidence < floor:
+                detail = f"the model's confidence is {confidence}, below the floor of {floor}"
+                yield Reason(kind=ReasonKind.LOW_CONFIDENCE, detail=detail)
+        case HolisticState.NOT_CONFIGURED:
+            if not optional:
+                yield _unseen("no model is configured to look at the whole")
+        case HolisticState.REFUSED | HolisticState.FAILED:
+            yield _unseen(holistic.reason or "the model gave no answer")
+        case HolisticState.NOT_ASKED:
+            return
+
+
+def _unseen(detail: str) -> Reason:
+    return Reason(kind=ReasonKind.COULD_NOT_RUN, about="holistic", detail=detail)
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0][:500]
