@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
@@ -14,28 +16,71 @@ from app.cli.console import err
 ENDED = frozenset({"succeeded", "failed", "cancelled"})
 QUIET_LINE_EVERY_S = 5.0
 
+RECONNECTS = 3
+"""Times in a row that a stream of events may break without having told anything, before the run is polled instead."""
 
-async def watch(client: httpx.AsyncClient, run: dict[str, Any], *, label: str) -> dict[str, Any]:
-    """Show progress on standard error until the run ends; a bar on a terminal, a line now and then elsewhere."""
-    return await (_bar if err.is_terminal else _lines)(client, run, label)
+JsonObject = dict[str, Any]
 
 
-async def _bar(client: httpx.AsyncClient, run: dict[str, Any], label: str) -> dict[str, Any]:
+async def watch(client: httpx.AsyncClient, run: JsonObject, *, label: str, live: bool = False) -> JsonObject:
+    """Show progress on standard error until the run ends; a bar on a terminal, a line now and then elsewhere.
+
+    `live`: the service is elsewhere, so that its events are listened to. In this process they would come all at once.
+    """
+    states = follow(client, run) if live else _polled(client, run)
+    return await (_bar if err.is_terminal else _lines)(states, run, label)
+
+
+async def follow(client: httpx.AsyncClient, run: JsonObject) -> AsyncIterator[JsonObject]:
+    """The run each time that something is new about it, told by the service's events; polled where there are none."""
+    last_id, breaks = "", 0
+    while run["status"] not in ENDED and breaks <= RECONNECTS:
+        breaks += 1
+        try:
+            async for event_id, data in _events(client, run["run_id"], last_id):
+                run, last_id, breaks = run | data, event_id, 0
+                yield run
+        except httpx.HTTPError:
+            await anyio.sleep(0.2)
+    async for latest in _polled(client, run):
+        yield latest
+
+
+async def _events(client: httpx.AsyncClient, run_id: str, last_id: str) -> AsyncIterator[tuple[str, JsonObject]]:
+    """Id and data of each event. Ends at once where the service tells none."""
+    headers = {"accept": "text/event-stream"} | ({"last-event-id": last_id} if last_id else {})
+    async with client.stream("GET", f"/runs/{run_id}/events", headers=headers) as response:
+        if not response.headers.get("content-type", "").startswith("text/event-stream"):
+            return
+        async for line in response.aiter_lines():
+            name, _, value = line.partition(": ")
+            if name == "id":
+                last_id = value
+            elif name == "data":
+                yield last_id, json.loads(value)
+
+
+async def _polled(client: httpx.AsyncClient, run: JsonObject) -> AsyncIterator[JsonObject]:
+    while run["status"] not in ENDED:
+        await anyio.sleep(0.2)
+        run = await get(client, f"/runs/{run['run_id']}")
+        yield run
+
+
+async def _bar(states: AsyncIterator[JsonObject], run: JsonObject, label: str) -> JsonObject:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"))
     with Progress(*columns, console=err, transient=True) as bar:
         task = bar.add_task(label, total=run["progress"]["n_total"] or None, note="")
-        while True:
-            progress = run["progress"]
+        async for latest in states:
+            run, progress = latest, latest["progress"]
             bar.update(task, completed=progress["n_done"], total=progress["n_total"] or None, note=_note(run))
-            if run["status"] in ENDED:
-                return run
-            run = await _next(client, run)
+    return run
 
 
-async def _lines(client: httpx.AsyncClient, run: dict[str, Any], label: str) -> dict[str, Any]:
+async def _lines(states: AsyncIterator[JsonObject], run: JsonObject, label: str) -> JsonObject:
     due = anyio.current_time() + QUIET_LINE_EVERY_S
-    while run["status"] not in ENDED:
-        run = await _next(client, run)
+    async for latest in states:
+        run = latest
         if anyio.current_time() >= due and run["status"] not in ENDED:
             due += QUIET_LINE_EVERY_S
             progress = run["progress"]
@@ -43,13 +88,7 @@ async def _lines(client: httpx.AsyncClient, run: dict[str, Any], label: str) -> 
     return run
 
 
-async def _next(client: httpx.AsyncClient, run: dict[str, Any]) -> dict[str, Any]:
-    await anyio.sleep(0.2)
-    latest: dict[str, Any] = await get(client, f"/runs/{run['run_id']}")
-    return latest
-
-
-def _note(run: dict[str, Any]) -> str:
+def _note(run: JsonObject) -> str:
     progress = run["progress"]
     parts = [] if run["status"] in {"queued", "running"} else [run["status"]]
     if progress["n_failed"]:

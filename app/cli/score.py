@@ -53,7 +53,7 @@ async def score(
     async with service(settings, server, key, execute=True) as client:
         try:
             run = await post(client, "/runs", files=_form(upload, request))
-            run = await _finish(client, run, request["system"])
+            run = await _finish(client, run, request["system"], live=server is not None)
             if run["status"] != "succeeded":
                 failure = run.get("failure") or {}
                 fail(failure.get("message") or f"the run ended as {run['status']}", FAILED)
@@ -70,9 +70,9 @@ def _form(upload: tuple[str, bytes, str], request: dict[str, Any]) -> dict[str, 
     return {"request": (None, json.dumps(request), "application/json"), "dataset": upload}
 
 
-async def _finish(client: httpx.AsyncClient, run: dict[str, Any], label: str) -> dict[str, Any]:
+async def _finish(client: httpx.AsyncClient, run: dict[str, Any], label: str, *, live: bool) -> dict[str, Any]:
     try:
-        return await watch(client, run, label=label)
+        return await watch(client, run, label=label, live=live)
     except BaseException:  # interrupted: nobody waits for the rest
         import anyio
 

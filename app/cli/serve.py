@@ -37,6 +37,13 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         settle_memory()
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop; those who follow a run are let go first, or they would be waited for."""
+        services = self.lifespan.state.get("services")
+        if services is not None and services.events is not None:
+            await services.events.close()
+        await super().shutdown(sockets)
+
 
 def uvicorn_config(app: object) -> uvicorn.Config:
     """How uvicorn is run here, in the demo too."""
