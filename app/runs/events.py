@@ -8,6 +8,7 @@ import re
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from time import monotonic
 
 from app.errors import Overloaded, ServiceError
@@ -32,6 +33,16 @@ MAX_LISTENERS = 512
 _SEQ = re.compile(r"\d{1,9}", re.ASCII)
 
 
+@dataclass(frozen=True, slots=True)
+class _Pace:
+    interval: float
+    patience: float
+
+    def pause(self, took: float) -> float:
+        """Seconds until the next look, after one that took so long."""
+        return max(self.interval, min(took * self.patience, MAX_INTERVAL))
+
+
 class RunEvents:
     """Who listens to which run. `close` it when the service stops: every listener's stream ends then."""
 
@@ -41,12 +52,13 @@ class RunEvents:
         store: EventStore,
         *,
         interval: float = INTERVAL,
+        patience: float = PATIENCE,
         heartbeat: float = HEARTBEAT,
         max_listeners: int = MAX_LISTENERS,
     ) -> None:
         self._get = get
         self._store = store
-        self._interval = interval
+        self._pace = _Pace(interval, patience)
         self._heartbeat = heartbeat
         self._max_listeners = max_listeners
         self._topics: dict[str, _Topic] = {}
@@ -93,7 +105,7 @@ class RunEvents:
     async def _joined(self, run: Run) -> AsyncIterator[_Topic]:
         topic = self._topics.get(run.run_id)
         if topic is None:
-            topic = self._topics[run.run_id] = _Topic(run, self._get, self._store, self._interval)
+            topic = self._topics[run.run_id] = _Topic(run, self._get, self._store, self._pace)
         topic.listeners += 1
         try:
             yield topic
@@ -129,12 +141,12 @@ class RunEvents:
 class _Topic:
     """One run with listeners: a task that looks at it, and the events that are kept."""
 
-    def __init__(self, run: Run, get: Callable[[str], Awaitable[Run]], store: EventStore, interval: float) -> None:
+    def __init__(self, run: Run, get: Callable[[str], Awaitable[Run]], store: EventStore, pace: _Pace) -> None:
         self.listeners = 0
         self._run = run
         self._get = get
         self._store = store
-        self._interval = interval
+        self._pace = pace
         self._events: deque[RunEvent] = deque(maxlen=KEEP)
         self._changed = asyncio.Event()
         self._ready = asyncio.Event()
@@ -189,7 +201,7 @@ class _Topic:
                 started = monotonic()
                 await self._try_look()
                 took = monotonic() - started
-                await asyncio.sleep(min(max(self._interval, took * PATIENCE), MAX_INTERVAL))
+                await asyncio.sleep(self._pace.pause(took))
         finally:  # whatever ended it, nobody may wait for more
             self._stopped = True
             self._ready.set()

@@ -75,7 +75,7 @@ class Stage:
 
 
 def hub(stage: Stage, database: Database, **options: float) -> RunEvents:
-    return RunEvents(stage.get, EventStore(database), **{"interval": 0.001, **options})
+    return RunEvents(stage.get, EventStore(database), **{"interval": 0.001, "patience": 0, **options})
 
 
 async def take(events: AsyncIterator[RunEvent | None], count: int) -> list[RunEvent]:
