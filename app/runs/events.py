@@ -217,10 +217,11 @@ class _Topic:
         run = await self._get(self._run.run_id)
         await self._store.tell(run)
         fresh = await self._store.since(run.run_id, self._events[-1].seq if self._events else 0)
+        news = bool(fresh) or run.status is not self._run.status  # another process may have told the end first
         self._run = run
         self._events.extend(fresh)
         self._ready.set()
-        if fresh:
+        if news:
             self._announce()
 
     def _announce(self) -> None:
