@@ -9,9 +9,26 @@ import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx
+from pydantic import SecretStr
+
+from app.settings import (
+    EvaluationSettings,
+    GeminiSettings,
+    NetworkSettings,
+    OllamaJudgeSettings,
+    SentinelSettings,
+    Settings,
+    StoreSettings,
+    TelemetrySettings,
+    VectorSettings,
+)
+from app.wiring import service_app
+from tests.fakes import client_of
 
 
 @dataclass(frozen=True)
@@ -204,3 +221,95 @@ def parrot(pointer: str = "/narrative") -> Answer:
         await wire.send(200, json.dumps(ollama(text)).encode())
 
     return answer
+
+
+def embeddings(dimension: int = 4) -> Answer:
+    """An Ollama that embeds every text as the same unit vector."""
+    return says({"embedding": [1.0] + [0.0] * (dimension - 1)})
+
+
+def upstash(matches: Any = (), dimension: int = 4) -> Answer:
+    """Sentinel's vector index: what it is asked for, it finds."""
+
+    async def answer(call: Call, wire: Wire) -> None:
+        result = {"dimension": dimension, "vectorCount": 1} if call.path == "/info" else matches
+        await wire.send(200, json.dumps({"result": result}).encode())
+
+    return answer
+
+
+def neighbour(entry_id: str, label: str, score: float = 0.97) -> dict[str, Any]:
+    """An entry of the index, as Sentinel stores it."""
+    analysis = {"isThreat": label != "low", "risk_level": label, "message": "m", "threat_level": "t"}
+    return {"id": entry_id, "score": score, "metadata": {"analysis": analysis, "policy_epoch": "1"}}
+
+
+# --- the service among them -------------------------------------------------------------------------------------------
+
+FLAGGED: dict[str, Any] = {
+    "id": "txn-1",
+    "system": "sentinel-l7",
+    "raw_output": {
+        "source": "cache_miss",
+        "is_threat": True,
+        "risk_level": "high",
+        "confidence": 0.45,
+        "narrative": "Two deposits of 9,900 USD on one day, see AML-BSA-001.",
+        "policy_refs": ["AML-BSA-001"],
+    },
+    "input": {"amount": 9900, "currency": "USD", "merchant": "Corner Books", "id": "txn-1"},
+}
+"""A Sentinel verdict that escalates: an elevated label with low confidence. Its narrative is grounded."""
+
+CONFIRMED = verdict("high", "The confidence is 0.45")
+"""A judge's reply to it that agrees, on evidence that verifies."""
+
+
+def settings_for(folder: Path, *, short: bool = False, **groups: Any) -> Settings:
+    """Settings of a service in `folder`, without telemetry and audit sample; `short` = deadlines of fractions of a
+    second, in the proportions of the real ones."""
+    given: dict[str, Any] = {
+        "store": StoreSettings(url=f"sqlite:///{folder}/arbiter.db"),
+        "telemetry": TelemetrySettings(enabled=False),
+        "evaluation": EvaluationSettings(audit_rate=0),
+    }
+    if short:
+        given["evaluation"] = EvaluationSettings(
+            audit_rate=0,
+            request_timeout=6,
+            grounding_timeout=1,
+            disagreement_timeout=1.6,
+            consistency_timeout=1.6,
+            judge_timeout=3,
+        )
+        given["network"] = NetworkSettings(connect_timeout=0.3, breaker_minimum_calls=50)
+        seconds = dict.fromkeys(("ollama", "gemini", "openai", "embedder", "vectors"), 0.5)
+        seconds |= {"sentinel": 0.8, "synapse": 0.8}
+        for name, timeout in seconds.items():
+            group = groups.get(name) or type(Settings.model_fields[name].default)()
+            given[name] = group.model_copy(update={"timeout": timeout})
+        groups = {name: group for name, group in groups.items() if name not in seconds}
+    return Settings(**{**given, **groups})
+
+
+@contextlib.asynccontextmanager
+async def service(settings: Settings, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the whole service."""
+    async with client_of(service_app(settings, **options)) as http:
+        yield http
+
+
+def ollama_at(url: str, **more: Any) -> OllamaJudgeSettings:
+    return OllamaJudgeSettings(host=url, **more)
+
+
+def gemini_at(url: str, **more: Any) -> GeminiSettings:
+    return GeminiSettings(url=f"{url}/v1beta/models/flash:generateContent", api_key=SecretStr("key"), **more)
+
+
+def upstash_at(url: str, **more: Any) -> VectorSettings:
+    return VectorSettings(url=url, token=SecretStr("token"), policy_source="embedded", **more)
+
+
+def sentinel_at(url: str, **more: Any) -> SentinelSettings:
+    return SentinelSettings(url=f"{url}/mcp", rate_per_minute=None, **more)
