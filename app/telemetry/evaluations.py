@@ -15,9 +15,9 @@ from app.telemetry.evaluation_steps import Layer, evaluation_step
 from app.telemetry.labels import CAUSES, bounded, escalation_reasons, providers
 from app.telemetry.metrics import LAYER_SPAN_NAMES, Metrics
 from app.telemetry.model_calls import ModelCall, collected
-from app.telemetry.place import Place, current, placed
+from app.telemetry.place import Place, current
 from app.telemetry.setup import Telemetry
-from app.telemetry.traces import NOWHERE, emit, exemplar, is_wanted
+from app.telemetry.traces import NOWHERE, emit, exemplar, is_wanted, spanned
 from layers.model import (
     DisagreementResult,
     Disposition,
@@ -49,6 +49,7 @@ class EvaluationTelemetry:
         metrics.evaluations.begin(tuple(systems), (*(each.value for each in Disposition), REPLAYED, GIVEN_UP))
         metrics.evaluations_escalated.begin(tuple(systems))
         metrics.evaluations_degraded.begin(tuple(systems))
+        metrics.degraded.begin((LayerName.JUDGE.value,), (InstrumentPath.HEURISTICS_FALLBACK.value,))
 
     def begin(self, item: Item) -> Watch:
         """Watch one evaluation; its spans hang beneath the request at hand, if there is one."""
@@ -56,7 +57,7 @@ class EvaluationTelemetry:
 
     def job(self, work_id: str) -> AbstractContextManager[object]:
         """Accepted work is a trace of its own."""
-        return placed(Place())
+        return spanned(self.telemetry, Place(), "accepted_work", {"work_id": work_id}, always=False)
 
 
 class _Watch:

@@ -126,7 +126,7 @@ class Metrics:
             meter, "arbiter_l8.run.errors", ("system", "cause"), "Examples that failed, by cause"
         )  # fmt: skip
         self.runs_active = Shown(meter, "arbiter_l8.run.active", "Runs that this process works on")
-        self.run_progress = Shown(meter, "arbiter_l8.run.progress", "Share done of the runs worked on", unit="1")
+        self.run_progress = Shown(meter, "arbiter_l8.run.progress", "Share done of the runs worked on")
         self.run_remaining = Shown(meter, "arbiter_l8.run.remaining", "Examples that the runs worked on still have")
         self.run_changes = meter.create_gauge(
             "arbiter_l8.run.changes", description="Examples that the latest judged run fixed or broke"

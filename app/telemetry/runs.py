@@ -14,7 +14,9 @@ from app.runs.store import StoredRun
 from app.runs.tally import Tally
 from app.telemetry.labels import CAUSES, OTHER, bounded
 from app.telemetry.metrics import Metrics
-from app.telemetry.place import Place, placed
+from app.telemetry.place import Place
+from app.telemetry.setup import Telemetry
+from app.telemetry.traces import spanned
 from layers.ports import System
 
 OVERALL = "overall"
@@ -23,7 +25,8 @@ OVERALL = "overall"
 class RunTelemetry:
     """The observer that the service of runs is given. The names of `systems` may become metric labels."""
 
-    def __init__(self, metrics: Metrics, systems: Mapping[str, System]) -> None:
+    def __init__(self, telemetry: Telemetry, metrics: Metrics, systems: Mapping[str, System]) -> None:
+        self._telemetry = telemetry
         self._metrics = metrics
         self._systems = systems
         metrics.runs.begin(tuple(systems), [status.value for status in TERMINAL])
@@ -31,7 +34,8 @@ class RunTelemetry:
 
     def step(self, run_id: str) -> AbstractContextManager[object]:
         """All work on a run, by whatever process, belongs to the one trace that its id names."""
-        return placed(Place(trace_id=trace_of(run_id)))
+        place = Place(trace_id=trace_of(run_id))
+        return spanned(self._telemetry, place, "run_step", {"run_id": run_id}, always=True)
 
     def recorded(self, system: str, record: Record) -> None:
         """Count an example."""

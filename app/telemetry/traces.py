@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +13,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanContext, SpanKind, StatusCode, TraceFlags
 
-from app.telemetry.place import Place, SpanRef, current
+from app.telemetry.place import Place, SpanRef, current, placed
 from app.telemetry.setup import Telemetry
 from app.telemetry.values import attributes
 
@@ -81,6 +83,24 @@ def emit(telemetry: Telemetry, place: Place, top: Step) -> None:
     finally:
         telemetry.ids.preset.reset(token)
     _finish(telemetry, span, top)
+
+
+@contextmanager
+def spanned(
+    telemetry: Telemetry, place: Place, name: str, values: Mapping[str, Any], *, always: bool
+) -> Iterator[Place]:
+    """The block is what the span of `place` stands for. It is made if `always`, if the block fails, or if something
+    within was kept."""
+    started_ns, error = time.time_ns(), None
+    try:
+        with placed(place):
+            yield place
+    except Exception as exc:
+        error = type(exc).__name__
+        raise
+    finally:
+        if always or error is not None or place.kept:
+            emit(telemetry, place, Step(name, started_ns, time.time_ns(), {**values, SAMPLING_RATIO: 1.0}, error))
 
 
 def _context(ref: SpanRef, *, remote: bool = False) -> SpanContext:

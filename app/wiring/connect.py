@@ -167,7 +167,7 @@ class _Builder:
             systems,
             self.settings.runs,
             code_version=service_version(),
-            observer=RunTelemetry(self.metrics, systems),
+            observer=RunTelemetry(self.telemetry, self.metrics, systems),
         )
         self.stack.push_async_callback(engine.close)
         await service.launch()

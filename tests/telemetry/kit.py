@@ -57,7 +57,7 @@ class Kit:
         self.metrics = Metrics(self.telemetry.meter)
         self.observer = EvaluationTelemetry(self.telemetry, self.metrics, SYSTEMS)
         self.calls = ModelCallTelemetry(self.telemetry, self.metrics)
-        self.runs = RunTelemetry(self.metrics, SYSTEMS)
+        self.runs = RunTelemetry(self.telemetry, self.metrics, SYSTEMS)
 
     def finished(self) -> list[ReadableSpan]:
         self.telemetry.tracer_provider.force_flush()
