@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from sqlalchemy import select
@@ -116,16 +116,11 @@ class SynthesisService:
 
     async def _input(self, request: SynthesisRequest) -> _Input:
         if request.run_id is not None:
-            seen = observe_failures(await self._failures.failures(request.run_id))
+            seen = observe_failures(
+                [self._cleaned_failure(each) for each in await self._failures.failures(request.run_id)]
+            )
         else:
             seen = await self._evidence_of(request.hypothesis_ids)
-        clean = self._scrubber
-        seen = [
-            Observation(
-                each.ref, clean.text(each.text), _clean(clean, each.cell), tuple(_clean(clean, c) for c in each.cuts)
-            )
-            for each in seen
-        ]
         chosen = choose(seen)
         pieces = {f"E{number}": each.text for number, each in enumerate(chosen, 1)}
         named = tuple(
@@ -133,6 +128,10 @@ class SynthesisService:
             for name, each in zip(pieces, chosen, strict=True)
         )
         return _Input(clusters_of(seen), pieces, named, len(seen) - len(chosen))
+
+    def _cleaned_failure(self, failure: Failure) -> Failure:
+        """Before anything is cut or counted: half a secret does not look like one, nor does one without its name."""
+        return Failure(**self._scrubber.value(asdict(failure)))
 
     async def _evidence_of(self, ids: Sequence[str]) -> list[Observation]:
         views = []
@@ -283,10 +282,6 @@ def _observe(view: HypothesisView, piece: Evidence) -> Observation:
     }
     cuts = (("source", {"source": piece.source}),)
     return Observation(piece.evidence_id, canonical_bytes(shown).decode()[:1_000], ("qualification", of), cuts)
-
-
-def _clean(scrubber: Scrubber, named: tuple[str, dict[str, Any]]) -> tuple[str, dict[str, Any]]:
-    return named[0], scrubber.value(named[1])
 
 
 def _view(record: SynthesisRecord, *, reused: bool) -> SynthesisView:

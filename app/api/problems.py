@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import Response
 
 from app import errors
+from app.adjudication.snapshot_lines import SnapshotRefused
 from app.errors import FieldError, ServiceError, Unprocessable
 from app.gates.policy import PolicyError
 from app.runs.dataset import DuplicateExampleIds, EmptyDataset
@@ -59,6 +60,7 @@ KINDS: dict[type[ServiceError], Kind] = {
     MethodNotAllowed: Kind(405, "method-not-allowed", "The resource doesn't know this method"),
     errors.NotAcceptable: Kind(406, "not-acceptable", "None of the accepted media types can be written"),
     errors.Conflict: Kind(409, "conflict", "The request contradicts what is stored or going on"),
+    errors.Blocked: Kind(409, "blocked-by-verdict", "The arbiter blocked this artifact"),
     errors.TooLarge: Kind(413, "too-large", "The body is too large"),
     errors.UnsupportedMedia: Kind(415, "unsupported-media-type", "The content type can't be read here"),
     errors.Unprocessable: Kind(422, "unprocessable", "The request makes no sense"),
@@ -67,6 +69,7 @@ KINDS: dict[type[ServiceError], Kind] = {
     DuplicateExampleIds: Kind(422, "duplicate-example-id", "Example ids must be unique"),
     PolicyError: Kind(422, "invalid-policy", "The gate policy can't be used"),
     KeyReused: Kind(422, "idempotency-key-reused", "The idempotency key was used for another request"),
+    SnapshotRefused: Kind(422, "snapshot-refused", "The snapshot can't be taken over"),
     InternalError: Kind(500, "internal-error", "Something broke inside the service"),
     errors.Overloaded: Kind(503, "overloaded", "Too much work is in flight"),
     errors.Unavailable: Kind(503, "unavailable", "A part of the service is out of reach"),
@@ -92,6 +95,7 @@ class Problem(BaseModel):
     detail: str
     instance: str = Field(description="The resource asked for, or the id under which a failure was logged")
     errors: list[ProblemField] | None = Field(default=None, description="The fields concerned")
+    verdict: dict[str, Any] | None = Field(default=None, description="The block, where the arbiter gave one")
 
 
 def kind_of(error: type[ServiceError]) -> Kind:
@@ -114,6 +118,8 @@ def problem_body(exc: ServiceError, instance: str) -> dict[str, Any]:
     }
     if fields := getattr(exc, "errors", ()):
         body["errors"] = [{"pointer": field.pointer, "message": field.message} for field in fields]
+    if isinstance(exc, errors.Blocked):
+        body["verdict"] = exc.verdict
     return body
 
 

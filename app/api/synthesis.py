@@ -6,6 +6,7 @@ from pydantic import BaseModel, TypeAdapter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.adjudication.snapshot_lines import SnapshotRefused
 from app.adjudication.synthesis_model import SynthesisRecord, SynthesisRequest, SynthesisView
 from app.api.adjudication import adjudications_of
 from app.api.body import JSON, NDJSON, NDJSON_TYPES, media_type, parse_body, read_body
@@ -127,6 +128,6 @@ OPERATIONS = (
         description="Whole or not at all, by a store without other facts; every score is computed again.",
         body={NDJSON: Content(_LINES)},
         answers={200: Answer("What was stored", {JSON: Content(Imported)})},
-        refuses=(NotFound, Conflict),
+        refuses=(NotFound, Conflict, SnapshotRefused),
     ),
 )
