@@ -65,6 +65,11 @@ UNDESCRIBED = {
     ("POST", "/index/{name}"): [positive_data_acceptance],
     # a form's file must be a dataset, ids must differ, a dataset comes inside or by its id, a key stands for one body
     ("POST", "/runs"): [positive_data_acceptance],
+    # what is named must be stored; a snapshot must follow from itself
+    ("POST", "/hypotheses"): [positive_data_acceptance],
+    ("POST", "/adjudications"): [positive_data_acceptance],
+    ("POST", "/syntheses"): [positive_data_acceptance],
+    ("POST", "/adjudication-snapshot"): [positive_data_acceptance],
     # a bad item is answered in its place
     ("POST", "/evaluate/batch"): [positive_data_acceptance, negative_data_rejection],
 }
