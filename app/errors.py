@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,14 @@ class NotFound(ServiceError):
 
 class Conflict(ServiceError):
     """The request contradicts what is stored or going on."""
+
+
+class Blocked(Conflict):
+    """The arbiter blocked what the request is about. `verdict` is the block, JSON-ready."""
+
+    def __init__(self, detail: str, verdict: dict[str, Any]) -> None:
+        super().__init__(detail)
+        self.verdict = verdict
 
 
 class BadRequest(ServiceError):

@@ -14,10 +14,12 @@ from app.evaluation.service import EvaluationService
 from app.gates.service import GateService
 from app.index.service import IndexService
 from app.log.service import LogService
+from app.reports.service import ReportService
 from app.runs.events import RunEvents
 from app.runs.service import RunService
 from app.settings import Settings
 from app.store.database import Database
+from app.verdicts.service import VerdictService
 from layers.ports import System
 
 
@@ -59,6 +61,8 @@ class Services:
     datasets: DatasetService | None = None
     events: RunEvents | None = None
     gates: GateService | None = None
+    reports: ReportService | None = None
+    verdicts: VerdictService | None = None
 
 
 Connect: TypeAlias = Callable[[Settings], AbstractAsyncContextManager[Services]]

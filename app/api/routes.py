@@ -17,8 +17,10 @@ from app.api import (
     judge,
     operate,
     provenance,
+    reports,
     runs,
     synthesis,
+    verdicts,
 )
 from app.api.access import Access
 from app.api.operation import Operation
@@ -28,9 +30,11 @@ OPERATIONS: tuple[Operation, ...] = (
     *evaluate.OPERATIONS,
     *batch.OPERATIONS,
     *runs.OPERATIONS,
+    *reports.OPERATIONS,
     *events.OPERATIONS,
     *datasets.OPERATIONS,
     *gates.OPERATIONS,
+    *verdicts.OPERATIONS,
     *adjudication.OPERATIONS,
     *synthesis.OPERATIONS,
     *judge.OPERATIONS,

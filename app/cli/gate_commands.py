@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
 from typer.core import TyperCommand
+
+if TYPE_CHECKING:
+    from app.settings import Settings
 
 USAGE, COULD_NOT_RUN = 2, 3
 
@@ -42,21 +45,43 @@ def gate(  # noqa: PLR0913, PLR0917 - one parameter per option
     junit: Annotated[Path | None, Option("--junit", metavar="FILE", help="Also write JUnit XML.")] = None,
     markdown: Annotated[Path | None, Option("--markdown", metavar="FILE", help="Also write Markdown.")] = None,
     wait: Annotated[bool, Option("--wait", help="Wait until the run has ended.")] = False,
+    arbiter: Annotated[
+        Path | None, Option("--arbiter", metavar="FILE", help="What --escalate and --until have the arbiter judge by.")
+    ] = None,
+    escalate: Annotated[
+        bool, Option("--escalate", help="Call the arbiter when the same artifact is inconclusive a second time.")
+    ] = False,
+    until: Annotated[
+        bool, Option("--until", help="Call the arbiter when the gate passes: 0 only when both say yes.")
+    ] = False,
     server: Server = None,
     key: Key = None,
 ) -> None:
     """Judge a run by a policy.
 
-    Exit codes: 0 pass or warn, 1 block, 2 inconclusive or missing, 3 could not run or usage.
+    Exit codes: 0 pass or warn, 1 block, 2 inconclusive or missing, 3 could not run or usage. Where the arbiter was
+    called, its verdict decides: 0 accept, 1 block.
     """
     from app.cli import gate as work
+    from app.cli.console import fail
 
+    if (escalate or until) and (arbiter is None) == (server is None):
+        fail("--escalate and --until need --arbiter FILE, or the --server's own arbiter", COULD_NOT_RUN)
     files = {name: path for name, path in (("junit", junit), ("markdown", markdown)) if path is not None}
-    work.judged(
-        lambda settings: work.gate(
+
+    async def judge(settings: Settings) -> int:
+        code = await work.gate(
             settings, run, policy, baseline, server=server, key=key, wait=wait, as_json=as_json, files=files
         )
-    )
+        if not (escalate or until):
+            return code
+        from app.cli.verdict import after_gate
+
+        return await after_gate(
+            settings, run, code, config=arbiter, escalate=escalate, until=until, server=server, key=key
+        )
+
+    work.judged(judge)
 
 
 def compare(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from app.errors import Conflict, NotFound, Unprocessable
 from app.gates.baselines import BaselineStore
@@ -36,10 +36,25 @@ OnVerdict = Callable[[str, GateVerdict], None]
 """Told of each verdict on a run, after it was stored, with the run's system. Never raises."""
 
 
+CheckBinding = Callable[[str], Awaitable[None]]
+"""Raises `Blocked` for a run that a binding verdict keeps from becoming a baseline."""
+
+
+async def _unbound(_run_id: str) -> None:
+    """No arbiter, no binding verdicts."""
+
+
 class GateService:
     """The use cases of gates. Raises the `ServiceError` family."""
 
-    def __init__(self, database: Database, *, on_verdict: OnVerdict = lambda _system, _verdict: None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        on_verdict: OnVerdict = lambda _system, _verdict: None,
+        check_binding: CheckBinding = _unbound,
+    ) -> None:
+        self._check_binding = check_binding
         self._on_verdict = on_verdict
         self._database = database
         self._runs = RunStore(database)
@@ -144,7 +159,7 @@ class GateService:
     async def move_baseline(self, name: str, run_id: str) -> Baseline:
         """Point a baseline at a run. Idempotent. Raises `NotFound`, `Conflict` for a run that may not be one.
 
-        That is a run that did not succeed, that scored nothing, or that its latest gate blocked.
+        That is a run that did not succeed, that scored nothing, that its latest gate or the arbiter blocked.
         """
         run = await self._stored(run_id)
         if run.status is not RunStatus.SUCCEEDED:
@@ -154,6 +169,7 @@ class GateService:
             raise Conflict("the run scored no example, so there is nothing to compare with")
         if await self._decisions.last_status(run_id) is Status.BLOCK:
             raise Conflict("the latest gate on this run blocked it")
+        await self._check_binding(run_id)
         await self._baselines.move(name, run_id)
         return await self.baseline(name)
 

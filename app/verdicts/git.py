@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,9 +16,9 @@ MAX_PATCH = 32_000_000
 
 _SAFE = (
     *("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.quotePath=true"),
-    *("-c", "color.ui=never", "-c", "diff.orderFile=", "-c", "diff.suppressBlankEmpty=false"),
+    *("-c", "color.ui=never", "-c", "diff.suppressBlankEmpty=false"),
 )
-_DIFF = ("--no-renames", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=none")
+_DIFF = ("-O/dev/null", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=none")
 _OBJECT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _HUNK = re.compile(rb"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _QUOTED = re.compile(rb'\\([0-7]{3}|[abfnrtv"\\])')
@@ -176,10 +176,10 @@ async def blob(commits: Commits, oid: str) -> bytes:
     return await git(commits.top, "cat-file", "blob", oid)
 
 
-async def why_not_checked_out(commits: Commits, ignored: Sequence[bytes] = ()) -> str | None:
+async def why_not_checked_out(commits: Commits, ignored: Container[bytes] = ()) -> str | None:
     """Why the working tree is not the range's head, so that programs run there would look at something else.
 
-    `ignored` are beginnings of absolute paths that do not matter: our own database.
+    `ignored` are absolute paths that do not matter: our own database.
     """
     tree = _object(await git(commits.top, "rev-parse", "--verify", "--quiet", "HEAD^{tree}"))
     if tree != commits.head_tree:
@@ -187,6 +187,6 @@ async def why_not_checked_out(commits: Commits, ignored: Sequence[bytes] = ()) -
     state = await git(commits.top, "status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames")
     for entry in state.split(b"\0")[:-1]:
         path = bytes(commits.top) + b"/" + entry[3:]
-        if not any(path.startswith(start) for start in ignored):
+        if path not in ignored:
             return f"the working tree differs from the head of the range in {shown(entry[3:])[:200]}"
     return None

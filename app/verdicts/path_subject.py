@@ -31,8 +31,9 @@ class PathSubject:
 
     root: Path
     artifact: Artifact
-    ignored: tuple[bytes, ...] = ()
+    ignored: frozenset[bytes] = frozenset()
     run_id: None = None
+    keeps_inside: bool = False
     commits: None = None
 
     async def hash_now(self) -> str:
@@ -54,8 +55,11 @@ class PathSubject:
                 yield name, path
 
 
-async def open_path(root: Path, ignored: tuple[bytes, ...] = ()) -> PathSubject:
-    """The path as an artifact; `ignored` are beginnings of paths that are ours. Raises `NotFound`, `Unprocessable`."""
+async def open_path(root: Path, ignored: frozenset[bytes] = frozenset()) -> PathSubject:
+    """The path as an artifact without `ignored`, paths of our own files.
+
+    Raises `NotFound`, `Unprocessable`.
+    """
     root = await asyncio.to_thread(_found, root)
     digest = await asyncio.to_thread(path_hash, root, ignored)
     return PathSubject(root, Artifact(kind=ArtifactKind.PATH, name=shown(str(root)), sha256=digest), ignored)
@@ -67,7 +71,7 @@ def _found(root: Path) -> Path:
     return root.resolve()
 
 
-def path_hash(root: Path, ignored: tuple[bytes, ...] = ()) -> str:
+def path_hash(root: Path, ignored: frozenset[bytes] = frozenset()) -> str:
     """Of every name with its kind, executable bit and content. Links are what they say, and are not followed."""
     whole = hashlib.sha256(canonical_bytes({"artifact": 1, "kind": "path"}))
     room = MAX_BYTES
@@ -80,7 +84,7 @@ def path_hash(root: Path, ignored: tuple[bytes, ...] = ()) -> str:
     return "sha256:" + whole.hexdigest()
 
 
-def _walk(root: Path, ignored: tuple[bytes, ...]) -> Iterator[tuple[bytes, Path, int]]:
+def _walk(root: Path, ignored: frozenset[bytes]) -> Iterator[tuple[bytes, Path, int]]:
     """Name, path and mode of all that is there, in the order of names as bytes."""
     mode = root.lstat().st_mode
     if not stat.S_ISDIR(mode):
@@ -92,7 +96,7 @@ def _walk(root: Path, ignored: tuple[bytes, ...]) -> Iterator[tuple[bytes, Path,
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]  # noqa: PTH114, PTH118 - bytes
         for name in (*files, *links):
             path = os.path.join(folder, name)  # noqa: PTH118 - bytes
-            if not path.startswith(ignored):
+            if path not in ignored:
                 found.append(
                     (os.path.relpath(path, os.fsencode(root)), Path(os.fsdecode(path)), os.lstat(path).st_mode)
                 )
@@ -128,7 +132,7 @@ def _blocks(path: Path) -> Iterator[bytes]:
         raise NotRun(f"{shown(str(path))[:300]} cannot be read: {exc.strerror}") from None
 
 
-def _material(root: Path, ignored: tuple[bytes, ...]) -> Iterator[JsonObject]:
+def _material(root: Path, ignored: frozenset[bytes]) -> Iterator[JsonObject]:
     room = MAX_MATERIAL
     for name, path, mode in _walk(root, ignored):
         if not stat.S_ISREG(mode):
@@ -149,7 +153,7 @@ def _text_pieces(name: str, text: str) -> Iterator[JsonObject]:
         yield {"file": name, "lines": lines}
 
 
-def _holds(root: Path, ignored: tuple[bytes, ...], place: str) -> bool:
+def _holds(root: Path, ignored: frozenset[bytes], place: str) -> bool:
     name, _, number = place.rpartition(":")
     if not (number.isascii() and number.isdigit() and 0 < len(number) <= 9):
         return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from app.verdicts.git import (
@@ -36,8 +36,9 @@ class RangeSubject:
     commits: Commits
     artifact: Artifact
     changed: tuple[Changed, ...]
-    ignored: tuple[bytes, ...] = field(default=())
+    ignored: frozenset[bytes] = frozenset()
     run_id: None = None
+    keeps_inside: bool = False
     root: None = None
 
     async def hash_now(self) -> str:
@@ -70,7 +71,7 @@ class RangeSubject:
         return False
 
 
-async def open_range(root: Path, text: str, ignored: tuple[bytes, ...] = ()) -> RangeSubject:
+async def open_range(root: Path, text: str, ignored: frozenset[bytes] = frozenset()) -> RangeSubject:
     """The range as an artifact. Raises `NotRun` for what is none."""
     commits = await resolve(root, text)
     artifact = Artifact(kind=ArtifactKind.RANGE, name=shown(text), sha256=range_hash(commits))

@@ -47,6 +47,10 @@ class RunSubject:
     def run_id(self) -> str:
         return self.run.run_id
 
+    @property
+    def keeps_inside(self) -> bool:
+        return not self.run.config.profile.external_models
+
     async def hash_now(self) -> str:
         return await run_hash(self.database, await find_run(self.database, self.run_id))
 

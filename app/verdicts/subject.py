@@ -10,7 +10,6 @@ from app.verdicts.git import Commits
 from app.verdicts.model import Artifact
 from layers.model import JsonObject
 
-
 MAX_LINE = 2_000
 """Characters of one line as it is shown; a longer one is shown in several."""
 MAX_HUNK = 8_000
@@ -41,6 +40,11 @@ class Subject(Protocol):
     @property
     def root(self) -> Path | None:
         """The folder or file, where it is one."""
+        ...
+
+    @property
+    def keeps_inside(self) -> bool:
+        """Whether it may be shown to no model outside the operator's machines."""
         ...
 
     async def hash_now(self) -> str:

@@ -20,6 +20,7 @@ from app.index.service import IndexService
 from app.log.keys import key_path
 from app.log.service import LogService
 from app.main import create_app
+from app.reports.service import ReportService
 from app.runs import judge_system
 from app.runs.dbos_engine import DbosEngine
 from app.runs.engine import IdleEngine, RunEngine
@@ -39,11 +40,13 @@ from app.telemetry.middleware import HttpTelemetry
 from app.telemetry.model_calls import ModelCallTelemetry
 from app.telemetry.runs import RunTelemetry
 from app.telemetry.setup import Telemetry, service_version
+from app.verdicts.binding import Bindings
 from app.wiring.adjudication import connect_adjudication
 from app.wiring.hooks import show_breakers, telemetry_hooks
 from app.wiring.layers import build_layers, connect_judges, connect_retrieval, contracts_in_force, judge_layer
 from app.wiring.remotes import Remotes
 from app.wiring.systems import connect_neighbours, judge_as_system, known_systems
+from app.wiring.verdicts import connect_verdicts
 from layers.fingerprint import transaction_fingerprint
 from layers.ports import System
 from layers.provenance import Recorder
@@ -111,6 +114,11 @@ class _Builder:
         runs = await self._runs(database, systems)
         events = RunEvents(runs.get, EventStore(database))
         self.stack.push_async_callback(events.close)
+        gates = GateService(
+            database,
+            on_verdict=DecisionTelemetry(self.metrics, systems).gate,
+            check_binding=Bindings(database).check_run,
+        )
         return Services(
             settings=settings,
             evaluations=evaluations,
@@ -121,7 +129,9 @@ class _Builder:
             log=log,
             datasets=DatasetService(database, max_examples=settings.runs.max_examples),
             events=events,
-            gates=GateService(database, on_verdict=DecisionTelemetry(self.metrics, systems).gate),
+            gates=gates,
+            reports=ReportService(database, runs, gates, version=service_version()),
+            verdicts=connect_verdicts(settings, judges, calls, database, log, gates),
             adjudications=await self._adjudications(
                 connect_adjudication(settings, judges, calls, database, retrieval.embedder, log)
             ),
