@@ -13,15 +13,28 @@ from layers.adjudication import (
     Adjudicator,
     Attempt,
     Escalation,
-    Outcome,
     Prefilter,
     RunMemory,
     configuration_hash,
 )
+from layers.adjudication import Outcome as Ended
 from layers.adjudication_question import Pair
 from layers.adjudication_rules import Decision, Effect, Interpretation, Relation, decide
 from layers.canonical import canonical_bytes, sha256_of
-from layers.model import Claim, Evidence, EvidenceRole, JsonObject, PromptRef, Rung, Value
+from layers.model import (
+    Claim,
+    Evidence,
+    EvidenceRole,
+    JsonObject,
+    JudgeVerdict,
+    LayerName,
+    Outcome,
+    PromptRef,
+    Rung,
+    Scored,
+    Value,
+)
+from layers.ports import LayerInput
 from layers.scrubbing import Scrubber
 
 MAX_PAIRS = 8
@@ -47,7 +60,7 @@ class EntailmentRecord(Value):
     claim: str
     passage_id: str
     passage_sha256: str
-    outcome: Outcome
+    outcome: Ended
     decision: Decision
     interpretation: Interpretation | None
     attempts: tuple[Attempt, ...]
@@ -111,7 +124,7 @@ class Entailment:
     def _record(self, pair: ClaimPassage, made: Adjudicated | str) -> EntailmentRecord:
         if isinstance(made, str):
             decision = decide(made, self.adjudicator.thresholds)
-            made = Adjudicated(outcome=Outcome.FAILED, decision=decision, fallback=made)
+            made = Adjudicated(outcome=Ended.FAILED, decision=decision, fallback=made)
         record: JsonObject = {
             "claim": pair.claim,
             "passage_id": pair.passage_id,
@@ -157,3 +170,26 @@ def _is_entailed(claim: Claim, records: Sequence[EntailmentRecord]) -> bool:
     if claim.rung is not Rung.EVIDENCE_WARRANTED or any(each.contradicts for each in about):
         return False
     return any(each.entails for each in about)
+
+
+async def settle(
+    check: ClaimCheck | None, item: LayerInput, outcomes: dict[LayerName, Outcome], *, seconds: float
+) -> None:
+    """Follow grounding and the judge: hold the judge's warranted claims against the policies that they point to.
+
+    `item` carries the evidence that the judge was shown, and the trace that takes the records (stage `adjudication`).
+    The judge's outcome is replaced by one with the rungs that follow. Without a model, without such a claim, or where
+    `seconds` do not suffice, everything stays as it is: a missing check lifts nobody.
+    """
+    scored = outcomes.get(LayerName.JUDGE)
+    if check is None or not isinstance(scored, Scored) or not isinstance(scored.finding, JudgeVerdict):
+        return
+    pairs = pairs_of_claims(scored.finding.claims, item.evidence)
+    if not pairs:
+        return
+    with anyio.move_on_after(seconds):
+        records = await check.check(pairs, external_models=item.profile.external_models)
+        for record in records:
+            item.trace.note("adjudication", {"layer": LayerName.JUDGE.value, **record.model_dump(mode="json")})
+        finding = scored.finding.model_copy(update={"claims": promoted(scored.finding.claims, records)})
+        outcomes[LayerName.JUDGE] = scored.model_copy(update={"finding": finding})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
 import pytest
 
 import prompts
@@ -16,10 +17,13 @@ from app.adjudication.entailment import (
     EntailmentRecord,
     pairs_of_claims,
     promoted,
+    settle,
 )
 from layers.adjudication import Adjudicator
 from layers.errors import DependencyUnavailable
-from layers.model import Claim, Evidence, EvidenceRole, Rung
+from layers.model import Claim, EvalPrediction, Evidence, EvidenceRole, JudgeVerdict, LayerName, Rung, Scored
+from layers.ports import LayerInput
+from layers.profile import SystemProfile
 from layers.scrubbing import Scrubber
 from layers.structured_call import StructuredCall
 from tests.adjudications import SECRET, reply, says
@@ -130,3 +134,56 @@ async def test_a_record_says_what_it_rests_on() -> None:
     assert record.prompt.name == "adjudication"
     assert record.attempts[0].model == says("").identity
     assert record.passage_sha256.startswith("sha256:")
+
+
+# --- after the judge --------------------------------------------------------------------------------------------------
+
+
+class Notes:
+    """A trace that keeps what was noted."""
+
+    def __init__(self) -> None:
+        self.kept: list[tuple[str, Any]] = []
+
+    def note(self, stage: str, value: Any) -> None:
+        self.kept.append((stage, value))
+
+
+def judged(*claims: Claim) -> dict[LayerName, Any]:
+    verdict = JudgeVerdict(
+        source="ollama", verdict_label="high", agrees=True, confidence=0.9, reasoning=None, claims=claims
+    )
+    return {LayerName.JUDGE: Scored(finding=verdict, elapsed_ms=1, version="1")}
+
+
+def looked_at(notes: Notes) -> LayerInput:
+    prediction = EvalPrediction(id="p", raw_output={}, label="high", confidence=0.5)
+    return LayerInput(prediction, SystemProfile(name="s"), None, (FIELD, POLICY), {}, notes)
+
+
+async def test_the_judges_claims_get_their_rungs_and_the_records_their_stage() -> None:
+    notes, outcomes, low = Notes(), judged(claim(), claim(Rung.POINTER_LINKED)), claim(Rung.POINTER_LINKED)
+    await settle(checker(reply())[0], looked_at(notes), outcomes, seconds=5)
+    assert [each.rung for each in outcomes[LayerName.JUDGE].finding.claims] == [Rung.ENTAILMENT_VERIFIED, low.rung]
+    assert [stage for stage, _ in notes.kept] == ["adjudication"]
+    assert notes.kept[0][1]["decision"]["effect"] == "link"
+
+
+async def test_without_a_model_a_claim_or_time_nothing_changes() -> None:
+    for check, outcomes, seconds in (
+        (None, judged(claim()), 5.0),
+        (checker(reply())[0], judged(claim(Rung.ANCHOR_WARRANTED)), 5.0),
+        (checker(reply())[0], {}, 5.0),
+        (Entailment(asking_for_ever(), Scrubber()), judged(claim()), 0.01),
+    ):
+        notes, before = Notes(), dict(outcomes)
+        await settle(check, looked_at(notes), outcomes, seconds=seconds)
+        assert (outcomes, notes.kept) == (before, [])
+
+
+def asking_for_ever() -> Adjudicator:
+    async def hang() -> str:
+        await anyio.sleep_forever()
+        return ""
+
+    return Adjudicator(ScriptedAnswerer(lambda _: hang()), prompts.load("adjudication"), StructuredCall())
