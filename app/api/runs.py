@@ -13,12 +13,11 @@ from app.api.body import JSON, NDJSON
 from app.api.examples import RUN_REQUEST
 from app.api.negotiation import negotiate
 from app.api.operation import Answer, Content, Header, Operation, json_response, services_of
-from app.api.query import LabelText, Paged, Query, SlicePath, Text, Truth, parse_query, path_id
+from app.api.query import LabelText, Paged, Text, Truth, parse_query, path_id
 from app.api.submission import RunSubmission, submitted
 from app.api.uploads import MULTIPART
-from app.errors import Conflict, NotAcceptable, NotFound, Overloaded, Unavailable, Unprocessable
-from app.runs.analysis import MAX_PATHS
-from app.runs.model import EvalReport, Record, RecordFilters, Run, RunFilters, RunStatus
+from app.errors import Conflict, NotAcceptable, NotFound, Overloaded, Unavailable
+from app.runs.model import Record, RecordFilters, Run, RunFilters, RunStatus
 from app.runs.service import RunService
 
 CSV = "text/csv"
@@ -43,19 +42,6 @@ class RecordsQuery(Paged):
     scored_label: LabelText | None = None
     error_kind: Text | None = None
     current: Annotated[Truth, Field(description="Leave out attempts that a later one replaced")] = True
-
-
-class ReportQuery(Query):
-    """How much to report."""
-
-    predictions: Annotated[Truth, Field(description="Include every prediction")] = False
-    binary: Annotated[
-        Truth | None, Field(description="Also read the labels collapsed to two; by default as the run was asked")
-    ] = None
-    slice: Annotated[
-        tuple[SlicePath, ...],
-        Field(max_length=MAX_PATHS, description="JSON Pointer into an example along which to cut: `/input/category`"),
-    ] = ()
 
 
 class RunPage(BaseModel):
@@ -92,16 +78,6 @@ async def list_runs(request: Request) -> Response:
 async def get_run(request: Request) -> Response:
     """One run with its progress."""
     return json_response(await services_of(request).runs.get(path_id(request, "run")))
-
-
-async def get_report(request: Request) -> Response:
-    """The run's metrics so far."""
-    query = parse_query(request, ReportQuery)
-    run_id = path_id(request, "run")
-    report = await services_of(request).runs.report(
-        run_id, predictions=query.predictions, slices=query.slice, binary=query.binary
-    )
-    return json_response(report)
 
 
 async def get_records(request: Request) -> Response:
@@ -190,18 +166,6 @@ OPERATIONS = (
         tag="runs",
         answers={200: Answer("The run", _RUN)},
         refuses=(NotFound,),
-    ),
-    Operation(
-        "GET",
-        "/runs/{id}/report",
-        get_report,
-        "Report a run's metrics",
-        needs="read",
-        tag="runs",
-        description="Derived from the records; of an unfinished run the rest counts as unscored.",
-        query=ReportQuery,
-        answers={200: Answer("The report", {JSON: Content(EvalReport)})},
-        refuses=(NotFound, Unprocessable),
     ),
     Operation(
         "GET",

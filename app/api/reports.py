@@ -1,0 +1,103 @@
+"""`/runs/{id}/report`: figures for programs, a page for people, Markdown for pull requests."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.api.body import JSON
+from app.api.negotiation import negotiate
+from app.api.operation import Answer, Content, Operation, json_response, services_of
+from app.api.query import Query, SlicePath, Truth, parse_query, path_id
+from app.errors import NotAcceptable, NotFound, Unavailable, Unprocessable
+from app.reports.html import POLICY
+from app.runs.analysis import MAX_PATHS
+from app.runs.model import EvalReport
+
+MARKDOWN = "text/markdown"
+HTML = "text/html"
+_FORMS: dict[str, Literal["html", "markdown"]] = {MARKDOWN: "markdown", HTML: "html"}
+_HEADERS = {"vary": "Accept", "x-content-type-options": "nosniff", "content-security-policy": POLICY}
+
+
+class ReportQuery(Query):
+    """How much to report."""
+
+    predictions: Annotated[Truth, Field(description="Include every prediction; in JSON only")] = False
+    binary: Annotated[
+        Truth | None, Field(description="Also read the labels collapsed to two; by default as the run was asked")
+    ] = None
+    slice: Annotated[
+        tuple[SlicePath, ...],
+        Field(
+            max_length=MAX_PATHS,
+            description=(
+                "JSON Pointer into an example along which to cut: `/input/category`. HTML and Markdown choose some "
+                "fields with few values where none is given and the run is not too large."
+            ),
+        ),
+    ] = ()
+    baseline: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=128,
+            pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
+            description=(
+                "The id of a run, or the name of a baseline, to compare with. In HTML and Markdown only: as JSON a "
+                "comparison is a resource of its own."
+            ),
+        ),
+    ] = None
+
+
+async def get_report(request: Request) -> Response:
+    """The run's metrics so far."""
+    written = negotiate(request.scope, (JSON, MARKDOWN, HTML))
+    query = parse_query(request, ReportQuery)
+    run_id, services = path_id(request, "run"), services_of(request)
+    if written == JSON:
+        report = await services.runs.report(
+            run_id, predictions=query.predictions, slices=query.slice, binary=query.binary
+        )
+        response = json_response(report)
+        response.headers["vary"] = "Accept"
+        return response
+    if services.reports is None:
+        raise Unavailable("this service writes no reports")
+    text = await services.reports.write(
+        run_id, _FORMS[written], slices=query.slice, binary=query.binary, baseline=query.baseline
+    )
+    # Encoded here: whatever a text may hold, the page must come.
+    return Response(text.encode("utf-8", "replace"), 200, _HEADERS, f"{written}; charset=utf-8")
+
+
+OPERATIONS = (
+    Operation(
+        "GET",
+        "/runs/{id}/report",
+        get_report,
+        "Report a run's metrics",
+        needs="read",
+        tag="runs",
+        description=(
+            "Derived from the records; of an unfinished run the rest counts as unscored. By `Accept`: JSON, GitHub's "
+            "Markdown, or one self-contained page of HTML with plots, slices, the gravest errors and the failures."
+        ),
+        query=ReportQuery,
+        answers={
+            200: Answer(
+                "The report",
+                {
+                    JSON: Content(EvalReport),
+                    MARKDOWN: Content({"type": "string"}),
+                    HTML: Content({"type": "string"}),
+                },
+            )
+        },
+        refuses=(NotFound, NotAcceptable, Unprocessable, Unavailable),
+    ),
+)
