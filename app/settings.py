@@ -140,7 +140,7 @@ class TelemetrySettings(Group):
     slow_ms: float = env("ARBITER_TRACE_SLOW_MS", 1000.0, gt=0)
     content: bool = env("ARBITER_TELEMETRY_CONTENT", False)
     """Whether raw outputs, narratives and a judge's reasoning go into spans, redacted."""
-    shutdown_timeout: Seconds = env("ARBITER_TELEMETRY_SHUTDOWN_TIMEOUT", 3)
+    shutdown_timeout: Seconds = env("ARBITER_TELEMETRY_SHUTDOWN_TIMEOUT", 2)
     log_level: Literal["debug", "info", "warning", "error"] = env("ARBITER_LOG_LEVEL", "info")
     log_format: Literal["auto", "json", "pretty"] = env("ARBITER_LOG_FORMAT", "auto")
 
