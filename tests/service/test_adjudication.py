@@ -156,8 +156,10 @@ async def test_a_finished_adjudication_is_reused_whatever_the_caller_expects_now
     hypothesis, piece = await state(service), await show(service, "a")
     await adjudicate(service, [hypothesis], [piece])
     await adjudicate(service, [hypothesis], [piece], suggested_relation="contradicts", objective="find the opposite")
-    first, second = await records_of(service)
+    await adjudicate(service, [hypothesis], [piece])
+    first, second, third = await records_of(service)
     assert len(model.asked) == 1
+    assert third.reused_from == first.record_id, "the record that a model made, not one that stood for it"
     assert (second.reused_from, second.turn, second.changed) == (first.record_id, 2, False)
     assert second.interpretation == first.interpretation
 
