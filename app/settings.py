@@ -202,6 +202,7 @@ class ModelRoles(Group):
     adjudication: str | None = env("ARBITER_MODEL_ADJUDICATION", None)
     escalation: str | None = env("ARBITER_MODEL_ESCALATION", None)
     synthesis: str | None = env("ARBITER_MODEL_SYNTHESIS", None)
+    critic: str | None = env("ARBITER_MODEL_CRITIC", None)
     arbiter: str | None = env("ARBITER_MODEL_ARBITER", None)
     families: tuple[str, ...] = env("ARBITER_MODEL_FAMILIES", ())
     """Which family a model belongs to, as `PATTERN=FAMILY`: `qwen*=qwen, gemini-*=gemini`. The first match counts."""
@@ -220,6 +221,15 @@ class AdjudicationSettings(Group):
     max_pairs: int = env("ARBITER_ADJUDICATION_MAX_PAIRS", 10_000, ge=1, le=1_000_000)
     snapshot_key: SecretStr | None = env("ARBITER_ADJUDICATION_SNAPSHOT_KEY", None)
     """What snapshots are sealed with; whoever has it can make snapshots that this service accepts."""
+
+
+class CriticSettings(Group):
+    """Classifiers under a critic: their files, TOML or JSON. `row_timeout` (seconds) is for all calls of one row."""
+
+    classifiers: tuple[Path, ...] = env("ARBITER_CLASSIFIERS", ())
+    row_timeout: Seconds = env("ARBITER_CRITIC_ROW_TIMEOUT", 120)
+    premium: tuple[str, ...] = env("ARBITER_PREMIUM_MODELS", ())
+    """Models that no critic's pipeline may use, as patterns; those of the roles escalation and arbiter never may."""
 
 
 class VerdictSettings(Group):
@@ -263,6 +273,7 @@ class Settings(Group):
     runs: RunSettings = RunSettings()
     models: ModelRoles = ModelRoles()
     adjudication: AdjudicationSettings = AdjudicationSettings()
+    critic: CriticSettings = CriticSettings()
     verdicts: VerdictSettings = VerdictSettings()
     network: NetworkSettings = NetworkSettings()
     systems_file: Path | None = env("ARBITER_SYSTEMS_FILE", None)

@@ -53,6 +53,17 @@ class ReadPayload(Protocol):
 
 
 @dataclass(frozen=True)
+class Pipeline:
+    """A way to ask a system beside the plain one: `open` as in `System`.
+
+    `plan` is all that decides what it does, JSON-ready; it is stored with every run.
+    """
+
+    open: Callable[[str | None], SystemUnderTest]
+    plan: JsonObject
+
+
+@dataclass(frozen=True)
 class System:
     """One system the service knows: its profile, how its payload is read, and how it is asked.
 
@@ -65,6 +76,8 @@ class System:
     open: Callable[[str | None], SystemUnderTest] | None = None
     why_closed: str | None = None
     """Why `open` is None, as a sentence for the caller that says what to set."""
+    pipelines: Mapping[str, Pipeline] = field(default_factory=dict)
+    """Ways to ask it by the name of the run option; one called `offline` takes the place of `open`."""
     variants: Mapping[str, SystemProfile] = field(default_factory=dict)
     """Drivers under which predictions are read with another profile: the judge's, one for each system it judges."""
 

@@ -111,11 +111,13 @@ class RunService:
             raise
 
     async def _start(self, request: RunRequest, dataset: EvalDataset | Source | None, key: str | None) -> Run:
-        profile = check_request(request, self._systems).profile_under(request.options.driver)
+        system = check_request(request, self._systems)
+        profile = system.profile_under(request.options.driver)
         stored = await self._dataset(request, dataset)
         rows = await self._records.examples(stored.no, 0, LOOKED_AT)
         check_examples([EvalExample.model_validate_json(data) for _, data in rows], profile)
-        run = new_run(request, stored, profile, self._settings, self._code_version)
+        pipeline = system.pipelines.get(request.options.pipeline)
+        run = new_run(request, stored, profile, self._settings, self._code_version, pipeline)
         run = dataclasses.replace(run, executor=self._engine.executor)
         await self._runs.create(run, key)
         await self._engine.start(run.workflow_id)

@@ -169,4 +169,7 @@ class Sessions:
         if system is None or system.open is None:
             why = system.why_closed if system else None
             raise Unprocessable(why or f"the system {run.system} can no longer be asked")
-        return system.open(run.config.options.driver)
+        pipeline = system.pipelines.get(run.config.options.pipeline)
+        if run.config.plan != (pipeline.plan if pipeline else None):
+            raise Unprocessable(f"the pipeline of {run.system} is not the one that this run was accepted with")
+        return (pipeline.open if pipeline else system.open)(run.config.options.driver)

@@ -29,6 +29,8 @@ class RunConfig(Value):
     unreachable_limit: int
     profile: SystemProfile
     code_version: str
+    plan: JsonObject | None = None
+    """What the run's pipeline does, where it has one of its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from app.runs.store import RunConfig, StoredRun
 from app.settings import RunSettings
 from app.store.ids import now, uuid7
 from layers.model import EvalExample
-from layers.ports import System
+from layers.ports import Pipeline, System
 from layers.profile import SystemProfile
 
 LOOKED_AT = 20
@@ -31,8 +31,7 @@ def check_request(request: RunRequest, systems: Mapping[str, System]) -> System:
 
 def _check_options(name: str, options: RunOptions, system: System) -> None:
     profile = system.profile
-    if options.pipeline != "offline":
-        raise _refusal("/options/pipeline", f"the pipeline {options.pipeline!r} is not available")
+    _check_pipeline(name, options, system)
     if options.binary and system.profile_under(options.driver).binary is None:
         raise _refusal("/options/binary", f"{name} has no binary collapse of its labels")
     if options.driver is not None and not profile.providers:
@@ -41,6 +40,14 @@ def _check_options(name: str, options: RunOptions, system: System) -> None:
         raise _refusal("/options/driver", f"no driver {options.driver!r}; there are {', '.join(profile.providers)}")
     if options.repeats > 1 and profile.providers and options.driver is None:
         raise _refusal("/options/repeats", f"repeats need a driver: without one {name} may answer from its cache")
+
+
+def _check_pipeline(name: str, options: RunOptions, system: System) -> None:
+    chosen = options.pipeline
+    if chosen != "offline" and chosen not in system.pipelines:
+        raise _refusal("/options/pipeline", f"{name} has no pipeline {chosen!r}; classifiers under a critic have")
+    if chosen in system.pipelines and options.repeats > 1:
+        raise _refusal("/options/repeats", f"{name} is asked once: at temperature 0 a repeat would be a copy")
 
 
 def check_examples(examples: Sequence[EvalExample], profile: SystemProfile) -> None:
@@ -54,7 +61,12 @@ def check_examples(examples: Sequence[EvalExample], profile: SystemProfile) -> N
 
 
 def new_run(
-    request: RunRequest, dataset: StoredDataset, profile: SystemProfile, settings: RunSettings, code_version: str
+    request: RunRequest,
+    dataset: StoredDataset,
+    profile: SystemProfile,
+    settings: RunSettings,
+    code_version: str,
+    pipeline: Pipeline | None = None,
 ) -> StoredRun:
     """The run as it is stored first: queued, with everything that decides what it will do."""
     options = request.options
@@ -68,6 +80,7 @@ def new_run(
         unreachable_limit=settings.unreachable_limit,
         profile=profile,
         code_version=code_version,
+        plan=None if pipeline is None else pipeline.plan,
     )
     return StoredRun(
         no=0,
