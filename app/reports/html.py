@@ -35,6 +35,7 @@ def _environment() -> Environment:
         percent=text.percent,
         figure=text.figure,
         between=text.between,
+        ends=text.ends,
         points=text.points,
         p_value=text.p_value,
         count=text.count,

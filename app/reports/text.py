@@ -32,6 +32,11 @@ def between(interval: Interval | None) -> str:
     return "" if interval is None else f"{100 * interval.low:.1f}–{100 * interval.high:.1f} %"
 
 
+def ends(interval: Interval | None) -> str:
+    """The same for a narrow column, where the figure above has the sign."""
+    return between(interval).removesuffix(" %")
+
+
 def points(value: float | None) -> str:
     """A difference of shares, in percentage points, with its sign."""
     return "–" if value is None else f"{100 * value:+.1f}".replace("-", "−")
