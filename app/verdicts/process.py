@@ -10,6 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import anyio
+
 MAX_OUTPUT = 4_000_000
 """Bytes of output that are kept; of a longer one the first and the last halves."""
 _CHUNK = 65_536
@@ -57,7 +59,8 @@ async def run_program(
     reading, writing = os.pipe()
     output = await _open_reader(reading, max_output)
     try:
-        process = await _start(argv, cwd, env, writing, takes_input=given is not None)
+        with anyio.CancelScope(shield=True):  # one that is half started could not be ended with its children
+            process = await _start(argv, cwd, env, writing, takes_input=given is not None)
     except BaseException:
         output.close()
         raise
@@ -71,8 +74,9 @@ async def run_program(
     except TimeoutError:
         raise NotRun(f"it did not end within {timeout:g} s\n{output.collected.ended(0).text[-2000:]}") from None
     finally:
-        await _kill(process)
-        await _finish(following)
+        with anyio.CancelScope(shield=True):
+            await _kill(process)
+            await _finish(following)
         output.close()
     return output.collected.ended(code)
 
@@ -130,7 +134,7 @@ async def _kill(process: asyncio.subprocess.Process) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     if process.returncode is None:
-        await asyncio.shield(process.wait())
+        await process.wait()
 
 
 async def _finish(following: asyncio.Task[None]) -> None:
