@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Protocol, TypeAlias
 
 from app.adjudication.service import AdjudicationService
+from app.critic.service import CriticReports
 from app.datasets.service import DatasetService
 from app.evaluation.service import EvaluationService
 from app.gates.service import GateService
@@ -61,6 +62,7 @@ class Services:
     datasets: DatasetService | None = None
     events: RunEvents | None = None
     gates: GateService | None = None
+    critics: CriticReports | None = None
     reports: ReportService | None = None
     verdicts: VerdictService | None = None
 

@@ -9,6 +9,7 @@ from starlette.routing import Route
 from app.api import (
     adjudication,
     batch,
+    critic,
     datasets,
     evaluate,
     events,
@@ -32,6 +33,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *runs.OPERATIONS,
     *reports.OPERATIONS,
     *events.OPERATIONS,
+    *critic.OPERATIONS,
     *datasets.OPERATIONS,
     *gates.OPERATIONS,
     *verdicts.OPERATIONS,

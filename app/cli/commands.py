@@ -10,7 +10,7 @@ import anyio
 import typer
 from typer import Argument, Option
 
-from app.cli import gate_commands, verdict_commands
+from app.cli import critic_commands, gate_commands, verdict_commands
 from app.cli.console import FAILED, USAGE, fail, out, write_text
 from app.errors import ServiceError
 from app.settings import Settings, load_settings
@@ -28,6 +28,7 @@ db_app = typer.Typer(help="Look after the database.", no_args_is_help=True, rich
 app.add_typer(runs_app, name="runs")
 app.add_typer(db_app, name="db")
 gate_commands.register(app)
+critic_commands.register(app)
 verdict_commands.register(app)
 
 

@@ -12,6 +12,7 @@ from starlette.middleware import Middleware
 
 from adapters.http import new_http_client
 from app.adjudication.service import AdjudicationService
+from app.critic.service import CriticReports
 from app.datasets.service import DatasetService
 from app.evaluation.evaluator import Evaluator
 from app.evaluation.service import EvaluationService, Options
@@ -42,6 +43,7 @@ from app.telemetry.runs import RunTelemetry
 from app.telemetry.setup import Telemetry, service_version
 from app.verdicts.binding import Bindings
 from app.wiring.adjudication import connect_adjudication
+from app.wiring.critic import classifier_systems
 from app.wiring.hooks import show_breakers, telemetry_hooks
 from app.wiring.layers import build_layers, connect_judges, connect_retrieval, contracts_in_force, judge_layer
 from app.wiring.remotes import Remotes
@@ -93,11 +95,13 @@ class _Builder:
         remotes = Remotes(settings.network, http, telemetry_hooks(self.metrics))
         neighbours = connect_neighbours(settings, remotes)
         judges = connect_judges(settings, remotes)
-        calls = StructuredCall(record=ModelCallTelemetry(self.telemetry, self.metrics))
+        count_call = ModelCallTelemetry(self.telemetry, self.metrics)
+        calls = StructuredCall(record=count_call)
         systems = known_systems(settings, neighbours, remotes)
         systems[judge_system.NAME] = judge_as_system(
             judge_layer(settings, judges, "run", calls) if judges else None, systems
         )
+        systems |= classifier_systems(settings, judges, systems, partial(StructuredCall, record=count_call))
         database = await Database.open(settings.store)
         self.stack.push_async_callback(database.close)
         show_store(self.metrics, database.counts)
@@ -129,6 +133,7 @@ class _Builder:
             log=log,
             datasets=DatasetService(database, max_examples=settings.runs.max_examples),
             events=events,
+            critics=CriticReports(database),
             gates=gates,
             reports=ReportService(database, runs, gates, version=service_version()),
             verdicts=connect_verdicts(settings, judges, calls, database, log, gates),
