@@ -191,6 +191,14 @@ class RunSettings(Group):
     max_failed_share: Share = env("ARBITER_MAX_FAILED_SHARE", 0.5)
     unreachable_limit: int = env("ARBITER_RUN_UNREACHABLE_LIMIT", 20, ge=1)
     max_examples: int = env("ARBITER_MAX_EXAMPLES", 2_000_000, ge=1)
+    work: bool = env("ARBITER_RUN_WORK", True)
+    """Whether `serve` also does what was accepted; False leaves that to `worker` processes on the same store."""
+    shared: bool = env("ARBITER_RUN_SHARED", True)
+    """Whether this process, on PostgreSQL, works on the same runs as all others; False: on none but its own."""
+    worker_lease: float = env("ARBITER_WORKER_LEASE", 20.0, ge=0.5, le=3600)
+    """Seconds of silence after which a process is taken for dead and others do its work."""
+    per_system: int = env("ARBITER_RUNS_PER_SYSTEM", 4, ge=1)
+    """Runs that ask one system at the same time; the others wait for their turn."""
 
 
 class ModelRoles(Group):

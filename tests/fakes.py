@@ -224,6 +224,13 @@ class FakeRuns:
     async def resume(self, run_id: str) -> Run:
         return await self.cancel(run_id)
 
+    async def retry(self, run_id: str) -> Run:
+        run = await self.get(run_id)
+        if not run.progress.n_failed:
+            raise Conflict("nothing failed")
+        self.runs[run_id] = run.model_copy(update={"status": RunStatus.QUEUED, "attempts": run.attempts + 1})
+        return self.runs[run_id]
+
     async def report(
         self, run_id: str, *, predictions: bool = False, slices: Sequence[str] = (), binary: bool | None = None
     ) -> EvalReport:

@@ -92,7 +92,7 @@ class TaskEngine:
         assert work is not None
         await drive(
             lambda: work.plan(workflow_id),
-            lambda start, size: work.chunk(workflow_id, start, size),
+            lambda size: work.chunk(workflow_id, size),
             lambda: work.conclude(workflow_id),
         )
 
@@ -105,11 +105,8 @@ async def run_service(
     engine = TaskEngine()
     given = system if isinstance(system, System) else system.as_system()
     service = RunService(database, engine, {"tested": given}, settings or RunSettings(), code_version="test")
-    await service.launch()
-    try:
+    async with service.at_work():
         yield service
-    finally:
-        await engine.close()
 
 
 async def ended(service: RunService, run_id: str) -> Run:

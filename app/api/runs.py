@@ -121,6 +121,7 @@ _STEERING: tuple[tuple[str, Steer, str], ...] = (
     ("cancel", lambda runs, run_id: runs.cancel(run_id), "Stop a run; what was recorded stays"),
     ("pause", lambda runs, run_id: runs.pause(run_id), "Pause a run"),
     ("resume", lambda runs, run_id: runs.resume(run_id), "Go on with a paused run"),
+    ("retry", lambda runs, run_id: runs.retry(run_id), "Ask again about what failed, as a new attempt"),
 )
 
 OPERATIONS = (

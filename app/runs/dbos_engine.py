@@ -55,8 +55,9 @@ class DbosEngine:
     of its own, so that its locks and the store's never meet.
     """
 
-    def __init__(self, url: URL) -> None:
+    def __init__(self, url: URL, *, version: str = APPLICATION_VERSION) -> None:
         self._url = url
+        self._version = version
         self._seats = seats_of(url)
         self._sqlite: Engine | None = None
         self._seat: int | None = None
@@ -86,7 +87,7 @@ class DbosEngine:
         logging.getLogger("dbos").setLevel(logging.ERROR)
         config: DBOSConfig = {
             "name": "arbiter-l8",
-            "application_version": APPLICATION_VERSION,
+            "application_version": self._version,
             "executor_id": str(self.executor),
             "serializer": _Json(),
             "log_level": "ERROR",
@@ -106,7 +107,9 @@ class DbosEngine:
     async def start(self, workflow_id: str) -> bool:
         status = await DBOS.get_workflow_status_async(workflow_id)
         if status is not None:
-            return status.status not in _ENDED
+            # DBOS leaves alone what code of another version began, here or in an earlier seat's life: it never ends.
+            ours = status.app_version == self._version and status.executor_id == self.executor
+            return ours and status.status not in _ENDED
         with SetWorkflowID(workflow_id):
             await DBOS.start_workflow_async(run_workflow, workflow_id)
         return True
@@ -152,8 +155,8 @@ async def _plan(workflow_id: str) -> int | None:
     return await _work().plan(workflow_id)
 
 
-async def _chunk(workflow_id: str, start: int, size: int) -> int | None:
-    return await _work().chunk(workflow_id, start, size)
+async def _chunk(workflow_id: str, size: int) -> int | None:
+    return await _work().chunk(workflow_id, size)
 
 
 async def _conclude(workflow_id: str) -> None:
@@ -170,7 +173,7 @@ async def run_workflow(workflow_id: str) -> None:
     # Each step's place in the order is drawn when it is called, also where two run at once.
     await drive(
         lambda: DBOS.reserve_step().run_async({"name": "plan"}, _plan, workflow_id),
-        lambda start, size: DBOS.reserve_step().run_async({"name": "chunk"}, _chunk, workflow_id, start, size),
+        lambda size: DBOS.reserve_step().run_async({"name": "chunk"}, _chunk, workflow_id, size),
         lambda: DBOS.reserve_step().run_async({"name": "conclude"}, _conclude, workflow_id),
     )
 

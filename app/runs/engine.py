@@ -18,12 +18,12 @@ class Work(Protocol):
         """How many questions the first chunks should have; None = there is nothing to do."""
         ...
 
-    async def chunk(self, workflow_id: str, start: int, size: int) -> int | None:
-        """Ask the questions `start <= unit < start + size`. The size of a later chunk; None = go no further."""
+    async def chunk(self, workflow_id: str, size: int) -> int | None:
+        """Ask `size` questions that nobody else asks. The size of a later chunk; None = go no further."""
         ...
 
     async def conclude(self, workflow_id: str) -> None:
-        """Nothing is under way any more: say how the run ended, if it did."""
+        """Nothing is under way here any more: say how the run ended, if it did."""
         ...
 
     def halt(self) -> None:
@@ -49,9 +49,9 @@ class RunEngine(Protocol):
         ...
 
     async def start(self, workflow_id: str) -> bool:
-        """Do a run's steps until there are none, from unit 0 on. The same `workflow_id` again changes nothing.
+        """Do a run's steps until there are none. The same `workflow_id` again changes nothing.
 
-        False = that workflow has already ended, so that going on needs a new id.
+        False = that workflow has ended, or another version of this code began it, so that going on needs a new id.
         """
         ...
 
@@ -62,7 +62,7 @@ class RunEngine(Protocol):
 
 async def drive(
     plan: Callable[[], Awaitable[int | None]],
-    chunk: Callable[[int, int], Awaitable[int | None]],
+    chunk: Callable[[int], Awaitable[int | None]],
     conclude: Callable[[], Awaitable[None]],
 ) -> None:
     """One run's steps in their order, `AHEAD` chunks at a time.
@@ -70,13 +70,12 @@ async def drive(
     `chunk` is called in the same order with the same arguments whenever the same results come back, which is what an
     engine needs that replays a run from recorded results.
     """
-    size, start = await plan(), 0
+    size = await plan()
     running: deque[asyncio.Task[int | None]] = deque()
     async with asyncio.TaskGroup() as group:
         while size is not None:
             while len(running) < AHEAD:
-                running.append(group.create_task(_await(chunk(start, size))))
-                start += size
+                running.append(group.create_task(_await(chunk(size))))
             size = await running.popleft()
     await conclude()
 

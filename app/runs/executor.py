@@ -31,7 +31,6 @@ class Execution:
 
     asker: Asker
     limits: Limits
-    keep: Keep
     concurrency: int
     behind: int = 0
     failure: RunFailure | None = None
@@ -40,14 +39,14 @@ class Execution:
         self._slots = Slots(self.concurrency)
         self._room = anyio.Semaphore(self.behind, fast_acquire=True)
 
-    async def run(self, items: Iterator[Item], rank: int = 0) -> None:
-        """Work through `items`, until they end or the gate is stopped. Of several stretches the lowest rank goes first.
+    async def run(self, items: Iterator[Item], keep: Keep, rank: int = 0) -> None:
+        """Ask about `items` until they end or the gate is stopped. Of several stretches the lowest rank goes first.
 
         Whoever was asked when it stops is waited for: its answer is recorded, not thrown away.
         """
         with self.asker.gate.listening(self.check):
             async with anyio.create_task_group() as keepers:
-                answered, scope = _Answered(), anyio.CancelScope(shield=True)
+                answered, scope = _Answered(keep), anyio.CancelScope(shield=True)
                 keepers.start_soon(self._keep_behind, answered, scope)
                 try:
                     async with anyio.create_task_group() as group:
@@ -78,7 +77,7 @@ class Execution:
                 await self._room.acquire()
                 answered.add(item, record)
             else:
-                await self._keep([(item, record)])
+                await self._keep([(item, record)], answered.keep)
             if self._slots.wanted_before(rank):
                 return True
         return False
@@ -86,12 +85,12 @@ class Execution:
     async def _keep_behind(self, answered: _Answered, scope: anyio.CancelScope) -> None:
         with scope:
             while batch := await answered.take():
-                await self._keep(batch)
+                await self._keep(batch, answered.keep)
                 for _ in batch:
                     self._room.release()
 
-    async def _keep(self, batch: Kept) -> None:
-        for _, record in await self.keep(batch):
+    async def _keep(self, batch: Kept, keep: Keep) -> None:
+        for _, record in await keep(batch):
             self.asker.standing.add(record)
         self.check()
 
@@ -105,7 +104,8 @@ class Execution:
 class _Answered:
     """Answers that wait for their keeper, who takes all there are at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, keep: Keep) -> None:
+        self.keep = keep
         self._waiting: list[tuple[Item, Record]] = []
         self._ended = False
         self._some = anyio.Event()

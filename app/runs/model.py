@@ -32,9 +32,15 @@ class RunStatus(StrEnum):
 TERMINAL: frozenset[RunStatus] = frozenset({RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.CANCELLED})
 """Statuses that a run leaves only by a new attempt."""
 
+BUSY: frozenset[RunStatus] = frozenset({RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING})
+"""Statuses in which examples may be asked about."""
+
 
 class RunOptions(Value):
-    """How to run. `concurrency` None = the service's default; `limit` takes the first so many examples."""
+    """How to run. `concurrency` None = the service's default; `limit` takes the first so many examples.
+
+    Of the runs against one system those of the highest `priority` go first.
+    """
 
     driver: Identifier | None = None
     binary: bool = False
@@ -42,6 +48,7 @@ class RunOptions(Value):
     concurrency: int | None = Field(default=None, ge=1, le=1024)
     repeats: int = Field(default=1, ge=1, le=100)
     pipeline: Literal["offline", "critic"] = "offline"
+    priority: int = Field(default=0, ge=-100, le=100)
 
 
 class RunRequest(Value):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from app.runs.model import TERMINAL, Progress, Run, links_of
+from app.runs.model import BUSY, TERMINAL, Progress, Run, links_of
 from app.runs.store import StoredRun
-from app.runs.work import BUSY
 
 
 def progress_of(run: StoredRun, n_scored: int, n_failed: int, measured: float | None) -> Progress:

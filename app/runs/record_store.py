@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import cast
 
-from sqlalchemy import ColumnElement, and_, exists, func, select, tuple_
+from sqlalchemy import ColumnElement, Connection, and_, exists, func, select, tuple_
 from sqlalchemy.exc import IntegrityError
 
+from app.runs.chunks import Claim, hold
 from app.runs.limits import Standing
-from app.runs.model import Record, RecordFilters
+from app.runs.model import BUSY, Record, RecordFilters
 from app.runs.store import StoredRun
 from app.runs.tables import dataset_examples, records
 from app.runs.tally import Pair, Tally
@@ -52,17 +53,17 @@ class RecordStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def add(self, rows: Sequence[Row]) -> None:
-        """Store records; returns when they are committed, together with all that waited at the same time.
+    async def add(self, rows: Sequence[Row], claim: Claim) -> None:
+        """Store records of a claimed chunk; returns when they are committed, together with all that waited meanwhile.
 
-        One that is there already stays as it is: whoever was slower changes nothing.
+        One that is there already stays as it is: whoever was slower changes nothing. Raises `ClaimLost`.
         """
         try:
-            await self._database.write(partial(insert_rows, table=records, rows=rows))
+            await self._database.write(partial(_add, rows=rows, claim=claim))
         except IntegrityError:
             for row in rows:
                 with contextlib.suppress(IntegrityError):
-                    await self._database.insert(records, row)
+                    await self._database.write(partial(_add, rows=[row], claim=claim))
 
     async def examples(self, dataset_no: int, start: int, stop: int) -> Sequence[tuple[int, bytes]]:
         """Position and canonical bytes of the examples in `start <= position < stop`."""
@@ -77,27 +78,24 @@ class RecordStore:
     async def done(self, run: StoredRun, start: int, stop: int) -> set[tuple[int, int]]:
         """Which (position, repeat) there need not be asked again: scored ever, or tried in this attempt."""
         query = select(records.c.position, records.c.repeat).where(
-            records.c.run_no == run.no,
-            records.c.position.between(start, stop - 1),
-            (records.c.status == "scored") | (records.c.attempt == run.attempts),
+            *_of_this_attempt(run), records.c.position.between(start, stop - 1)
         )
         rows = await self._database.read(lambda conn: conn.execute(query).all())
         return {(row.position, row.repeat) for row in rows}
 
     async def count(self, run: StoredRun) -> tuple[int, int]:
-        """How many examples are scored and failed at present."""
-        query = (
-            select(records.c.status, func.count().label("n")).where(*current_records(run)).group_by(records.c.status)
-        )
+        """How many examples are scored and failed at present; while failed ones are asked again they are not done."""
+        counted = _of_this_attempt(run) if run.status in BUSY else current_records(run)
+        query = select(records.c.status, func.count().label("n")).where(*counted).group_by(records.c.status)
         rows = await self._database.read(lambda conn: conn.execute(query).all())
         counts = {row.status: row.n for row in rows}
         return counts.get("scored", 0), counts.get("failed", 0)
 
     async def standing(self, run: StoredRun) -> Standing:
-        """The same with the failures by kind, for the executor to go on from."""
+        """What is scored, and what failed in this attempt by kind, for the executor to go on from."""
         query = (
             select(records.c.error_kind, func.count().label("n"))
-            .where(*current_records(run))
+            .where(*_of_this_attempt(run))
             .group_by(records.c.error_kind)
         )
         rows = await self._database.read(lambda conn: conn.execute(query).all())
@@ -138,6 +136,11 @@ class RecordStore:
             after = rows[-1][0]
 
 
+def _add(conn: Connection, rows: Sequence[Row], claim: Claim) -> None:
+    hold(conn, claim)
+    insert_rows(conn, records, rows)
+
+
 def record_cursor(text: str) -> Key:
     """The key in a cursor of records. Raises `BadRequest`."""
     return cast(Key, decode_cursor(text, int, int, int))
@@ -150,6 +153,14 @@ def current_records(run: StoredRun) -> list[ColumnElement[bool]]:
         later = records.alias("later")
         same = and_(*(later.c[name] == records.c[name] for name in ("run_no", "position", "repeat")))
         conditions.append(~exists().where(same, later.c.attempt > records.c.attempt))
+    return conditions
+
+
+def _of_this_attempt(run: StoredRun) -> list[ColumnElement[bool]]:
+    """What need not be asked again: scored ever, or tried in this attempt. At most one for each question."""
+    conditions: list[ColumnElement[bool]] = [records.c.run_no == run.no]
+    if run.attempts > 1:
+        conditions.append((records.c.status == "scored") | (records.c.attempt == run.attempts))
     return conditions
 
 

@@ -58,7 +58,7 @@ async def run_eval(
     # A failing system is what the caller wants to know about, so nothing ends this before its time.
     limits = Limits(profile.name, len(examples) + 1, unreachable_limit=len(examples) + 1, max_failed_share=1.0)
     items = (Item(position, 0, example) for position, example in enumerate(examples))
-    await Execution(asker, limits, kept.keep, min(concurrency, len(examples))).run(items)
+    await Execution(asker, limits, min(concurrency, len(examples))).run(items, kept.keep)
     return kept.report(binary=binary)
 
 

@@ -6,24 +6,39 @@ import asyncio
 import dataclasses
 import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from app.errors import Conflict, NotFound, Unprocessable
 from app.runs.analysis_store import AnalysisStore
+from app.runs.chunks import ChunkStore
 from app.runs.dataset import EmptyDataset, Source, read_examples, with_ids
 from app.runs.dataset_store import DatasetStore, StoredDataset
 from app.runs.engine import RunEngine
 from app.runs.export import csv_lines, ndjson_lines
+from app.runs.fleet import Fleet
 from app.runs.keys import KeyStore, check_key, hash_request
-from app.runs.model import EvalReport, Page, Record, RecordFilters, Run, RunFilters, RunRequest, RunStatus
+from app.runs.model import (
+    BUSY,
+    TERMINAL,
+    EvalReport,
+    Page,
+    Record,
+    RecordFilters,
+    Run,
+    RunFilters,
+    RunRequest,
+    RunStatus,
+)
 from app.runs.observe import UNWATCHED, RunObserver
 from app.runs.progress import progress_of, resource_of
 from app.runs.record_store import RecordStore, record_cursor
 from app.runs.report import derive_report
+from app.runs.rounds import Rounds
 from app.runs.store import RunStore, StoredRun
 from app.runs.submission import LOOKED_AT, check_examples, check_request, new_run
-from app.runs.work import BUSY, ChunkSize, RunWork
+from app.runs.work import ChunkSize, RunWork
 from app.settings import RunSettings
 from app.store.database import Database
 from app.store.ids import to_text
@@ -41,7 +56,7 @@ _DEAD_UPLOAD = timedelta(hours=1)
 
 
 class RunService:
-    """The use cases of runs. Raises the `ServiceError` family. `launch` it before use; its maker closes the engine."""
+    """The use cases of runs. Raises the `ServiceError` family. It takes runs while it is `at_work`."""
 
     def __init__(
         self,
@@ -63,22 +78,46 @@ class RunService:
         self._keys = KeyStore(database)
         self._runs = RunStore(database, on_end=self._tell_end)
         self._records = RecordStore(database)
+        self._chunks = ChunkStore(database)
+        self._fleet = Fleet(database, lease=settings.worker_lease, code_version=code_version)
         self._analysis = AnalysisStore(database)
         size = ChunkSize(settings.chunk_size, settings.chunk_seconds)
-        self._work = RunWork(self._runs, self._records, systems, size=size, observer=observer)
+        self._work = RunWork(
+            self._runs, self._records, self._chunks, systems, size=size, observer=observer, on_rest=self._wake
+        )
+        on_one_database = database.dialect == "postgresql"
+        self._rounds = Rounds(
+            engine,
+            self._work,
+            self._fleet,
+            systems,
+            (self._runs, self._chunks, self._keys),
+            shares=on_one_database and settings.shared,
+            adopts=settings.shared or not on_one_database,
+            most=settings.per_system,
+        )
         observer.follow(self._work.under_way)
 
-    async def launch(self) -> None:
-        """Start the engine, with every run that an earlier process left unfinished."""
-        await self._engine.launch(self._work)
-        if (me := self._engine.executor) is None:
-            return
-        await self._datasets.drop_unfinished(to_text(datetime.now(UTC) - _DEAD_UPLOAD))
-        for executor in await self._keys.unsettled():
-            if executor is None or executor == me or not await self._engine.alive(executor):
-                await self._keys.drop_unsettled(executor)
-        for run in await self._runs.unfinished():
-            await self._ensure_worked_on(run, me)
+    def _wake(self) -> None:
+        self._rounds.wake()
+
+    @asynccontextmanager
+    async def at_work(self) -> AsyncIterator[None]:
+        """Take runs, and work on them as the engine does, with what earlier processes left unfinished.
+
+        On leaving all work stops at once; the rest is done by others, or next time.
+        """
+        try:
+            await self._engine.launch(self._work)
+            if self._engine.executor is not None:
+                await self._datasets.drop_unfinished(to_text(datetime.now(UTC) - _DEAD_UPLOAD))
+                await self._keys.drop_unsettled(None)
+            await self._rounds.begin()
+            yield
+        finally:
+            await self._rounds.end()
+            await self._engine.close()
+            await self._rounds.leave()
 
     async def submit(
         self,
@@ -101,7 +140,7 @@ class RunService:
         content = list(with_ids(dataset)) if isinstance(dataset, EvalDataset) else dataset
         if body_hash is None:
             body_hash = await asyncio.to_thread(hash_request, request, content)
-        known = await self._keys.claim(idempotency_key, body_hash, self._engine.executor)
+        known = await self._keys.claim(idempotency_key, body_hash, self._fleet.me)
         if known is not None:
             return await self.get(known)
         try:
@@ -118,9 +157,9 @@ class RunService:
         check_examples([EvalExample.model_validate_json(data) for _, data in rows], profile)
         pipeline = system.pipelines.get(request.options.pipeline)
         run = new_run(request, stored, profile, self._settings, self._code_version, pipeline)
-        run = dataclasses.replace(run, executor=self._engine.executor)
+        run = dataclasses.replace(run, executor=self._rounds.owner)
         await self._runs.create(run, key)
-        await self._engine.start(run.workflow_id)
+        self._rounds.wake()
         return resource_of(run, progress_of(run, 0, 0, None))
 
     async def _dataset(self, request: RunRequest, dataset: EvalDataset | Source | None) -> StoredDataset:
@@ -216,25 +255,29 @@ class RunService:
         """Go on after `pause`. Idempotent. Raises `NotFound`, `Conflict`."""
         run = await self._stored(run_id)
         if run.status is RunStatus.PAUSED:
-            await self._take_over(run, self._engine.executor, RunStatus.QUEUED)
+            await self._runs.hand_over(run, self._rounds.owner, RunStatus.QUEUED)
+            self._rounds.wake()
         await self._refuse_unless(run_id, BUSY, "go on")
+        return await self.get(run_id)
+
+    async def retry(self, run_id: str) -> Run:
+        """Ask again about what failed, and about what was never asked, as a new attempt; successes stay.
+
+        Raises `NotFound`; `Conflict` when the run has not ended or nothing in it failed.
+        """
+        run = await self._stored(run_id)
+        await self._refuse_unless(run_id, TERMINAL, "be retried")
+        if (await self._records.count(run))[0] == run.n_total:
+            raise Conflict("every example of this run was scored: there is nothing to retry")
+        if not await self._runs.retry(run, self._rounds.owner):
+            raise Conflict("another request began a new attempt of this run just now")
+        self._rounds.wake()
         return await self.get(run_id)
 
     async def _refuse_unless(self, run_id: str, fine: set[RunStatus] | frozenset[RunStatus], what: str) -> None:
         run = await self._stored(run_id)
         if run.status not in fine:
             raise Conflict(f"a run that is {run.status.value} can't {what}")
-
-    async def _ensure_worked_on(self, run: StoredRun, me: str) -> None:
-        if run.executor == me:
-            if not await self._engine.start(run.workflow_id):  # its workflow has ended without ending the run
-                await self._take_over(run, me, run.status)
-        elif run.executor is None or not await self._engine.alive(run.executor):
-            await self._take_over(run, me, run.status)
-
-    async def _take_over(self, run: StoredRun, executor: str | None, status: RunStatus) -> None:
-        if await self._runs.hand_over(run, executor, status) and executor is not None:
-            await self._engine.start((await self._stored(run.run_id)).workflow_id)
 
     async def _tell_end(self, run_id: str) -> None:
         try:

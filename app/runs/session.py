@@ -12,7 +12,7 @@ import anyio
 
 from app.errors import Unprocessable
 from app.runs.asking import Asker
-from app.runs.executor import Execution, Kept
+from app.runs.executor import Execution, Keep, Kept
 from app.runs.gate import Gate
 from app.runs.limits import Limits, Standing
 from app.runs.observe import UnderWay
@@ -54,27 +54,23 @@ class Meter:
         return (last - first) / elapsed if elapsed > 0 and last > first else None
 
 
-Keeper = Callable[["Session", Kept], Awaitable[Kept]]
-
-
 class Session:
     """One run being worked on here: its system, its gate, its standing."""
 
-    def __init__(self, run: StoredRun, system: SystemUnderTest, standing: Standing, keep: Keeper, most: int) -> None:
+    def __init__(self, run: StoredRun, system: SystemUnderTest, standing: Standing, most: int) -> None:
         config = run.config
         self.run = run
         self.gate = Gate()
         self.meter = Meter()
         self.standing = standing
-        self._keep = keep
         self._active = 0
         self._idle = anyio.Event()
         # A system that waits for nobody needs no limit on how many are asked at once.
         self.concurrency = most if getattr(system, "immediate", False) else min(config.concurrency, most)
         asker = Asker(system, config.profile, self.gate, standing, attempt=run.attempts)
         behind = self.concurrency // SHARE_BEHIND
-        self.execution = Execution(asker, limits_of(run), self._kept, self.concurrency, behind)
-        self._mark()
+        self.execution = Execution(asker, limits_of(run), self.concurrency, behind)
+        self._mark(0)
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -98,13 +94,18 @@ class Session:
         if self._active:
             await self._idle.wait()
 
-    async def _kept(self, batch: Kept) -> Kept:
-        kept = await self._keep(self, batch)
-        self._mark()
+    def keeping(self, keep: Keep) -> Keep:
+        """`keep`, with a mark for the rate whenever something was kept."""
+
+        async def kept(batch: Kept) -> Kept:
+            stored = await keep(batch)
+            self._mark(len(stored))
+            return stored
+
         return kept
 
-    def _mark(self) -> None:
-        self.meter.mark(self.standing.n_scored + self.standing.n_failed)
+    def _mark(self, more: int) -> None:
+        self.meter.mark(self.standing.n_scored + self.standing.n_failed + more)
 
 
 def limits_of(run: StoredRun) -> Limits:
@@ -120,12 +121,10 @@ class Sessions:
         self,
         systems: Mapping[str, System],
         standing: Callable[[StoredRun], Awaitable[Standing]],
-        keep: Keeper,
         most: int,
     ) -> None:
         self._systems = systems
         self._standing = standing
-        self._keep = keep
         self._most = most
         self._sessions: dict[str, Session] = {}
         self._lock = anyio.Lock()
@@ -160,7 +159,7 @@ class Sessions:
             session = self.get(run.run_id)
             if session is None:
                 system = self._open(run)
-                session = Session(run, system, await self._standing(run), self._keep, self._most)
+                session = Session(run, system, await self._standing(run), self._most)
                 self._sessions[run.run_id] = session
             return session
 

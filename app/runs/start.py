@@ -29,11 +29,8 @@ async def open_runs(
     """
     engine = engine or DbosEngine(database.url)
     service = RunService(database, engine, systems, settings, code_version=code_version or _version())
-    try:
-        await service.launch()
+    async with service.at_work():
         yield service
-    finally:
-        await engine.close()
 
 
 def _version() -> str:

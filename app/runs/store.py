@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, insert, select, update
 
-from app.runs.model import TERMINAL, RunFailure, RunFilters, RunOptions, RunStatus
+from app.runs.model import BUSY, TERMINAL, RunFailure, RunFilters, RunOptions, RunStatus
 from app.runs.tables import run_keys, runs
 from app.store.database import Database
 from app.store.ids import now
@@ -81,6 +81,7 @@ class RunStore:
             "attempts": run.attempts,
             "generation": run.generation,
             "executor": run.executor,
+            "priority": run.config.options.priority,
             "config": canonical_bytes(run.config.model_dump(mode="json")),
             "created_at": run.created_at,
         }
@@ -151,6 +152,32 @@ class RunStore:
             await self._on_end(run_id)
         return moved
 
+    async def turn(self, run: StoredRun, executor: str | None, most: int) -> bool:
+        """Whether `run` is one of the `most` that may ask their system now, among those that `executor` works on.
+
+        Of the highest priority, those that have begun and then the oldest.
+        """
+        columns = runs.c
+        query = (
+            select(columns.run_no, columns.priority)
+            .where(columns.system == run.system, columns.status.in_([status.value for status in BUSY]))
+            .where(columns.executor.is_(None) | (columns.executor == executor))
+            .order_by(columns.priority.desc(), columns.status == RunStatus.QUEUED.value, columns.run_no)
+            .limit(most)
+        )
+        rows = await self._database.read(lambda conn: conn.execute(query).all())
+        return (run.no, rows[0].priority) in [(row.run_no, row.priority) for row in rows] if rows else False
+
+    async def retry(self, run: StoredRun, executor: str | None) -> bool:
+        """Begin a new attempt of a run that has ended, as it was read; False = somebody was quicker."""
+        change = (
+            update(runs)
+            .where(runs.c.run_id == run.run_id, runs.c.attempts == run.attempts, runs.c.status == run.status.value)
+            .values(status=RunStatus.QUEUED.value, executor=executor, attempts=run.attempts + 1, generation=0)
+            .values(failure=None, started_at=None, finished_at=None)
+        )
+        return await self._database.write(lambda conn: conn.execute(change).rowcount > 0)
+
     async def hand_over(self, run: StoredRun, executor: str | None, to: RunStatus) -> bool:
         """Give the run, as it was read, to `executor` as a new workflow; False = somebody was quicker."""
         change = (
@@ -159,6 +186,11 @@ class RunStore:
             .values(status=to.value, executor=executor, generation=run.generation + 1)
         )
         return await self._database.write(lambda conn: conn.execute(change).rowcount > 0)
+
+
+def stretch_of(workflow_id: str) -> str:
+    """The stretch of work that a workflow belongs to: several processes may have one each for the same."""
+    return ":".join(workflow_id.split(":", 3)[:3])
 
 
 def run_id_of(workflow_id: str) -> str:
@@ -177,6 +209,7 @@ def _filtered(query: Select[Any], filters: RunFilters) -> Select[Any]:
 def _run(row: Row[Any]) -> StoredRun:
     values: JsonObject = dict(row._mapping)
     failure = values.pop("failure")
+    values.pop("priority")  # as the configuration has it
     return StoredRun(
         no=values.pop("run_no"),
         status=RunStatus(values.pop("status")),

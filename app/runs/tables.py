@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Float, Index, Integer, LargeBinary, String, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, LargeBinary, String, Table, Text
 
 from app.store.schema import metadata
 
@@ -49,11 +49,13 @@ runs = Table(
     Column("created_at", String(27), nullable=False),
     Column("started_at", String(27)),
     Column("finished_at", String(27)),
+    Column("priority", Integer, nullable=False, server_default="0"),
     Index("ix_runs_system", "system", "run_id"),
     Index("ix_runs_status", "status", "run_id"),
 )
-"""`config` is everything the run was asked to do, as canonical bytes. `executor` names the process that works on it;
-`generation` goes up when it goes on after a pause or with another process, which is a new workflow of the engine."""
+"""`config` is everything the run was asked to do, as canonical bytes. `executor` names the process that works on it,
+and is null for a run that all who share the store work on; `generation` goes up when it goes on after a pause or with
+another process, which is a new stretch of work."""
 
 records = Table(
     "records",
@@ -83,3 +85,30 @@ run_keys = Table(
     Column("created_at", String(27), nullable=False),
 )
 """Which request made which run; `run_id` is null while `executor` is working on that request."""
+
+run_chunks = Table(
+    "run_chunks",
+    metadata,
+    Column("run_no", _Number, primary_key=True, autoincrement=False),
+    Column("attempt", Integer, primary_key=True, autoincrement=False),
+    Column("start", Integer, primary_key=True, autoincrement=False),
+    Column("stop", Integer, nullable=False),
+    Column("owner", String(64)),
+    Column("claim", Integer, nullable=False),
+    Column("done", Boolean, nullable=False),
+)
+"""Questions `start <= unit < stop` of a run's attempt. `owner` is the worker that is at it, null = nobody; `claim`
+counts who was. A run's chunks are forgotten when it ends."""
+
+workers = Table(
+    "workers",
+    metadata,
+    Column("worker_id", String(64), primary_key=True),
+    Column("executor", String(64)),
+    Column("beat_at", Float(53), nullable=False),
+    Column("lease", Float(53), nullable=False),
+    Column("started_at", String(27), nullable=False),
+    Column("code_version", String(64), nullable=False),
+)
+"""Processes that take runs: `executor` null = without working on them. One whose last beat is `lease` seconds ago, on
+the database's clock, is taken for dead."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -12,13 +12,13 @@ import anyio
 
 from app.errors import ServiceError, Unavailable
 from app.runs.asking import Item
-from app.runs.executor import Kept
-from app.runs.model import Record, RecordError, RunFailure, RunStatus
+from app.runs.chunks import ChunkStore, Claim
+from app.runs.keeping import STORE_RETRY_SECONDS, Chunk
+from app.runs.model import BUSY, TERMINAL, RunFailure, RunStatus
 from app.runs.observe import UNWATCHED, RunObserver, UnderWay
-from app.runs.record_store import RecordStore, row_of
+from app.runs.record_store import RecordStore
 from app.runs.session import Session, Sessions, limits_of
-from app.runs.store import RunStore, StoredRun, run_id_of
-from app.store.rows import Row
+from app.runs.store import RunStore, StoredRun, run_id_of, stretch_of
 from layers.model import EvalExample
 from layers.ports import System
 
@@ -29,13 +29,8 @@ logger = logging.getLogger(__name__)
 WATCH_SECONDS = 1.0
 """How often a run looks whether another process paused or cancelled it."""
 
-STORE_RETRY_SECONDS = 1.0
-
 FIRST_CHUNK = 50
 """Questions of the first chunks, while nothing is known of the system's speed."""
-
-BUSY = frozenset({RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING})
-"""Statuses in which examples may be asked about."""
 
 
 @dataclass(frozen=True)
@@ -52,23 +47,42 @@ class ChunkSize:
 
 
 class RunWork:
-    """Implements the engine's `Work`; `poke` is for callers who changed a run's status."""
+    """Implements the engine's `Work`; `poke` is for callers who changed a run's status.
+
+    `begin` it with the name that this process goes by; the engine's steps wait for that. `admits` says whether it is
+    a run's turn. `on_rest` is called whenever work on a run came to an end here.
+    """
 
     def __init__(
         self,
         runs: RunStore,
         records: RecordStore,
+        chunks: ChunkStore,
         systems: Mapping[str, System],
         *,
         size: ChunkSize | None = None,
         observer: RunObserver = UNWATCHED,
+        on_rest: Callable[[], None] = lambda: None,
     ) -> None:
         self._runs = runs
-        self._observer = observer
         self._records = records
+        self._chunks = chunks
+        self._observer = observer
         self._size = size or ChunkSize()
+        self._on_rest = on_rest
         self._halted = False
-        self._sessions = Sessions(systems, records.standing, self._keep, self._size.examples)
+        self._me = ""
+        self._admits: Callable[[StoredRun], Awaitable[bool]] | None = None
+        self._begun = anyio.Event()
+        self._stretches: dict[str, str] = {}
+        self._held: set[tuple[int, int]] = set()
+        self._claiming = anyio.Lock()
+        self._sessions = Sessions(systems, records.standing, self._size.examples)
+
+    def begin(self, me: str, admits: Callable[[StoredRun], Awaitable[bool]]) -> None:
+        """Let the steps do their work."""
+        self._me, self._admits = me, admits
+        self._begun.set()
 
     def rate(self, run_id: str) -> float | None:
         """Examples per second of a run that is worked on here."""
@@ -78,6 +92,10 @@ class RunWork:
     def under_way(self) -> list[UnderWay]:
         """The runs worked on here. Any thread may ask."""
         return [session.under_way() for session in self._sessions.all()]
+
+    def is_at(self, run: StoredRun) -> bool:
+        """Whether this process works on the run as it stands."""
+        return run.workflow_id in self._stretches
 
     def poke(self, run_id: str) -> None:
         """The run's status was changed: stop asking and look."""
@@ -95,16 +113,20 @@ class RunWork:
         """Begin; the size of the first chunks, None when there is nothing to do."""
         return await self._persevere(workflow_id, lambda: self._plan(workflow_id))
 
-    async def chunk(self, workflow_id: str, start: int, size: int) -> int | None:
-        """Ask these questions, but for those that have a record; the size of a later chunk, None = go no further."""
-        return await self._persevere(workflow_id, lambda: self._chunk(workflow_id, start, size))
+    async def chunk(self, workflow_id: str, size: int) -> int | None:
+        """Ask about `size` questions that nobody else asks; the size of a later chunk, None = go no further."""
+        return await self._persevere(workflow_id, lambda: self._chunk(workflow_id, size))
 
     async def conclude(self, workflow_id: str) -> None:
-        """Say how the run ended, unless it only rests."""
+        """Say how the run ended, unless it only rests or others are still at it."""
         await self._persevere(workflow_id, lambda: self._conclude(workflow_id))
+        if self._stretches.get(stretch := stretch_of(workflow_id)) == workflow_id:
+            del self._stretches[stretch]
+        self._on_rest()
 
     async def _persevere(self, workflow_id: str, step: Callable[[], Awaitable[T]]) -> T | None:
         """Do a step; wait while the store is away, and end the run on what nobody foresaw."""
+        await self._begun.wait()
         while True:
             try:
                 with self._observer.step(run_id_of(workflow_id)):
@@ -121,36 +143,50 @@ class RunWork:
 
     async def _plan(self, workflow_id: str) -> int | None:
         run = await self._current(workflow_id)
-        if run is None or not await self._runs.move(run.run_id, RunStatus.RUNNING, only_from=BUSY):
+        if run is None or not await self._may_go_on(run):
+            return None
+        if not await self._runs.move(run.run_id, RunStatus.RUNNING, only_from=BUSY):
             return None
         session = await self._sessions.of(run)
         return self._size.advise(None, session.concurrency)
 
-    async def _chunk(self, workflow_id: str, start: int, size: int) -> int | None:
+    async def _chunk(self, workflow_id: str, size: int) -> int | None:
         run = await self._current(workflow_id)
-        if run is None or run.status not in BUSY or start >= run.n_total:
+        if run is None or run.status not in BUSY or not await self._may_go_on(run):
             return None
         session = await self._sessions.of(run)
-        with session.working():
-            questions = await self._questions(run, start, min(start + size, run.n_total))
-            await self._execute(session, questions, start)
-        if (failure := session.execution.failure) is not None:
-            await self._runs.move(run.run_id, RunStatus.FAILED, only_from=BUSY, failure=failure)
-        if self._halted:
-            await anyio.sleep_forever()  # until it is cancelled: a result would say that these were all asked
-        if session.gate.stopped:
+        claim = await self._claim(run, size, session.concurrency)
+        if claim is None:
             return None
+        try:
+            with session.working():
+                busy = await self._ask(session, claim)
+        finally:  # what is neither finished nor let go of, because the store was away, is taken again by the next claim
+            self._held.discard((run.no, claim.start))
         # Where all was done before there is no speed to learn: hurry through.
-        return self._size.advise(session.meter.rate(), session.concurrency) if questions else self._size.examples
+        size = self._size.advise(session.meter.rate(), session.concurrency) if busy else self._size.examples
+        return None if session.gate.stopped else size
+
+    async def _claim(self, run: StoredRun, size: int, least: int) -> Claim | None:
+        async with self._claiming:
+            held = [start for run_no, start in self._held if run_no == run.no]
+            claim = await self._chunks.claim(run, self._me, size, least, held)
+            if claim is not None:
+                self._held.add((run.no, claim.start))
+            return claim
 
     async def _conclude(self, workflow_id: str) -> None:
         run = await self._current(workflow_id)
         if run is None:
             return
-        standing = await self._records.standing(run)
-        if session := self._sessions.get(run.run_id):
-            standing.said = session.standing.said
+        session = self._sessions.get(run.run_id)
+        if session:
             self._sessions.drop(session)
+        hands = await self._chunks.hands(run, self._me)
+        if hands.others:  # the last one says how it ended
+            return
+        standing = await self._records.standing(run)
+        standing.said = session.standing.said if session else ""
         if standing.n_scored + standing.n_failed == run.n_total:
             # A pause or a cancellation after the last example has nothing to stop any more.
             allowed = BUSY | {RunStatus.PAUSED, RunStatus.CANCELLING}
@@ -160,47 +196,59 @@ class RunWork:
         elif run.status is RunStatus.CANCELLING:
             await self._runs.move(run.run_id, RunStatus.CANCELLED, only_from={RunStatus.CANCELLING})
         elif run.status in BUSY:
-            raise RuntimeError("the steps ended before the run did")
+            if not hands.to_take:
+                raise RuntimeError("the steps ended before the run did")
+            await self._runs.move(run.run_id, RunStatus.QUEUED, only_from=BUSY)  # it is another's turn
+        if await self._runs.status(run.run_id) in TERMINAL:
+            await self._chunks.forget(run)
 
     async def _current(self, workflow_id: str) -> StoredRun | None:
-        """The run, unless another workflow has taken it over."""
+        """The run, unless it is another workflow's by now: one stretch of it, and one workflow here for each."""
         run = await self._runs.get(run_id_of(workflow_id))
-        return run if run is not None and run.workflow_id == workflow_id else None
+        if run is None or run.workflow_id != stretch_of(workflow_id):
+            return None
+        return run if self._stretches.setdefault(run.workflow_id, workflow_id) == workflow_id else None
+
+    async def _may_go_on(self, run: StoredRun) -> bool:
+        return self._admits is None or await self._admits(run)
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
-    async def _questions(self, run: StoredRun, start: int, stop: int) -> list[tuple[int, int, bytes]]:
+    async def _ask(self, session: Session, claim: Claim) -> bool:
+        """Ask all of a chunk; whether there was anything left to ask. What is left when it has to stop is let go of."""
+        chunk = Chunk(session.run, claim, self._records, self._observer)
+        questions = await self._questions(session.run, claim)
+        await self._execute(session, chunk, questions)
+        if (failure := session.execution.failure) is not None:
+            await self._runs.move(session.run.run_id, RunStatus.FAILED, only_from=BUSY, failure=failure)
+        if self._halted:
+            await anyio.sleep_forever()  # until it is cancelled: a result would say that these were all asked
+        if session.gate.stopped:
+            await self._chunks.let_go(claim)
+        elif not chunk.lost:
+            await self._chunks.finish(claim)
+        return bool(questions)
+
+    async def _questions(self, run: StoredRun, claim: Claim) -> list[tuple[int, int, bytes]]:
         """Unit, repeat and example of what is still to be asked."""
         repeats = run.config.options.repeats
-        positions = (start // repeats, -(-stop // repeats))
+        positions = (claim.start // repeats, -(-claim.stop // repeats))
         done = await self._records.done(run, *positions)
         rows = dict(await self._records.examples(run.dataset_no, *positions))
-        units = ((unit, *divmod(unit, repeats)) for unit in range(start, stop))
+        units = ((unit, *divmod(unit, repeats)) for unit in range(claim.start, claim.stop))
         return [(unit, repeat, rows[position]) for unit, position, repeat in units if (position, repeat) not in done]
 
-    async def _execute(self, session: Session, questions: list[tuple[int, int, bytes]], rank: int) -> None:
-        items = (Item(unit, repeat, EvalExample.model_validate_json(data)) for unit, repeat, data in questions)
+    async def _execute(self, session: Session, chunk: Chunk, questions: list[tuple[int, int, bytes]]) -> None:
+        def items() -> Iterator[Item]:
+            for unit, repeat, data in questions:
+                if chunk.lost:
+                    return
+                yield Item(unit, repeat, EvalExample.model_validate_json(data))
+
         async with anyio.create_task_group() as group:
             group.start_soon(self._watch, session)
-            await session.execution.run(items, rank)
+            await session.execution.run(items(), session.keeping(chunk.keep), chunk.claim.start)
             group.cancel_scope.cancel()
-
-    async def _keep(self, session: Session, batch: Kept) -> Kept:
-        run = session.run
-        rows, kept = [], []
-        for item, record in batch:
-            row, stored = _row(run, item.unit // run.config.options.repeats, record)
-            rows.append(row)
-            kept.append((item, stored))
-        while True:
-            try:
-                await self._records.add(rows)
-                break
-            except Unavailable:  # the answers were paid for: hold them until the store is back
-                await anyio.sleep(STORE_RETRY_SECONDS)
-        for _, record in kept:
-            self._observer.recorded(run.system, record)
-        return kept
 
     async def _watch(self, session: Session) -> None:
         """Show whether the run waits, and see whether somebody wants it to stop."""
@@ -221,14 +269,3 @@ class RunWork:
         if status is not shown:
             await self._runs.move(session.run.run_id, status, only_from=BUSY)
         return status
-
-
-def _row(run: StoredRun, position: int, record: Record) -> tuple[Row, Record]:
-    """The record as it can be stored, and its row."""
-    try:
-        return row_of(run.no, position, record, run.config.profile), record
-    except ValueError as why:  # it holds what JSON can't carry
-        error = RecordError(kind="malformed", message=f"the prediction can't be stored: {why}"[:300])
-        nothing = {"prediction": None, "scored_label": None, "correct": None}
-        failed = record.model_copy(update={"status": "failed", "error": error, **nothing})
-        return row_of(run.no, position, failed, run.config.profile), failed

@@ -13,7 +13,17 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 
 from app.settings import StoreSettings
 from app.store.checkpoint import Checkpointer
-from app.store.engines import READERS, Dialect, Location, locate, prepare_file, reader_engine, writer_engine
+from app.store.engines import (
+    ALONE,
+    READERS,
+    Dialect,
+    Location,
+    alone_engine,
+    locate,
+    prepare_file,
+    reader_engine,
+    writer_engine,
+)
 from app.store.migrate import check_current, upgrade_engine
 from app.store.rows import inserter
 from app.store.writer import Counts, Writer, call_each, unavailable
@@ -42,6 +52,10 @@ class Database:
         else:
             self._writer = Writer(writer)
         self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="arbiter-reader")
+        self._alone_engine: Engine | None = None
+        if location.dialect == "postgresql":
+            self._alone_engine = alone_engine(location)
+        self._alone_threads = ThreadPoolExecutor(ALONE, thread_name_prefix="arbiter-alone")
 
     @classmethod
     async def open(cls, settings: StoreSettings) -> Database:
@@ -61,6 +75,17 @@ class Database:
         """Run `fn` in the writer's next transaction. What `fn` raises undoes its own changes and nobody else's."""
         result: T = await self._writer.submit(call_each, fn)
         return result
+
+    async def alone(self, fn: Callable[[Connection], T]) -> T:
+        """Run `fn` in a transaction of its own that waits for nothing else and holds its locks no longer than it needs.
+
+        For what processes agree on. On SQLite, where every writer waits for every other, it is the same as `write`.
+        """
+        if self._alone_engine is None:
+            return await self.write(fn)
+        return await asyncio.get_running_loop().run_in_executor(
+            self._alone_threads, self._transact, self._alone_engine, fn
+        )
 
     async def submit(self, handler: Callable[[Connection, Sequence[T]], Sequence[R]], item: T) -> R:
         """Hand `item` to a batch handler, which is called once per transaction with all that waits for it.
@@ -88,11 +113,15 @@ class Database:
         """Write what waits and let go of every connection."""
         await self._writer.close()
         await asyncio.to_thread(self._threads.shutdown)
+        await asyncio.to_thread(self._alone_threads.shutdown)
         await asyncio.to_thread(self._dispose)
 
     def _read(self, fn: Callable[[Connection], T]) -> T:
+        return self._transact(self._reader_engine, fn)
+
+    def _transact(self, engine: Engine, fn: Callable[[Connection], T]) -> T:
         try:
-            with self._reader_engine.connect() as conn, conn.begin():
+            with engine.connect() as conn, conn.begin():
                 return fn(conn)
         except (OperationalError, InterfaceError) as exc:
             raise unavailable(exc) from exc
@@ -102,6 +131,8 @@ class Database:
             self._checkpointer.close()
         self._writer_engine.dispose()
         self._reader_engine.dispose()
+        if self._alone_engine is not None:
+            self._alone_engine.dispose()
 
 
 def _connect(location: Location, settings: StoreSettings) -> tuple[Engine, Engine]:

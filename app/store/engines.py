@@ -23,6 +23,9 @@ BUSY_TIMEOUT_MS = 10_000
 
 READERS = 4
 
+ALONE = 2
+"""Connections of a process for short transactions that agree something with other processes."""
+
 _POSTGRES = {"postgresql", "postgres", "postgresql+psycopg"}
 
 
@@ -92,6 +95,11 @@ def reader_engine(location: Location) -> Engine:
     if location.dialect == "postgresql":
         return _postgres(location, pool_size=READERS, execution_options={"postgresql_readonly": True})
     return _sqlite(location, ("query_only=ON",), begin="BEGIN", size=READERS)
+
+
+def alone_engine(location: Location) -> Engine:
+    """An engine of a few connections for short transactions with locks, on PostgreSQL."""
+    return _postgres(location, pool_size=ALONE)
 
 
 def _postgres(location: Location, **options: Any) -> Engine:

@@ -175,7 +175,8 @@ class _Builder:
         return service
 
     async def _runs(self, database: Database, systems: dict[str, System]) -> RunService:
-        engine: RunEngine = DbosEngine(locate(self.settings.store.url).url) if self.execute else IdleEngine()
+        works = self.execute and self.settings.runs.work
+        engine: RunEngine = DbosEngine(locate(self.settings.store.url).url) if works else IdleEngine()
         service = RunService(
             database,
             engine,
@@ -184,6 +185,6 @@ class _Builder:
             code_version=service_version(),
             observer=RunTelemetry(self.telemetry, self.metrics, systems),
         )
-        self.stack.push_async_callback(engine.close)
-        await service.launch()
+        if self.execute:
+            await self.stack.enter_async_context(service.at_work())
         return service

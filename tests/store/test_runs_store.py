@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import func, select
 
 from app.errors import BadRequest, Conflict
+from app.runs.chunks import ChunkStore, Claim
 from app.runs.dataset import DuplicateExampleIds, Source, read_examples, with_ids
 from app.runs.dataset_store import DatasetStore, StoredDataset
 from app.runs.keys import KeyReused, KeyStore
@@ -156,16 +157,22 @@ async def test_runs_are_listed_newest_first_in_pages(database: Database) -> None
 # --- records ----------------------------------------------------------------------------------------------------------
 
 
+async def claimed(database: Database, run: StoredRun) -> Claim:
+    claim = await ChunkStore(database).claim(run, "me", size=1000, least=1)
+    assert claim is not None
+    return claim
+
+
 async def add(database: Database, run: StoredRun, position: int, each: Record) -> None:
-    await RecordStore(database).add([row_of(run.no, position, each, PROFILE)])
+    await RecordStore(database).add([row_of(run.no, position, each, PROFILE)], await claimed(database, run))
 
 
 async def test_records_are_insert_only(database: Database) -> None:
     """Whoever comes second with the same example, repeat and attempt changes nothing."""
     run = await a_run(database)
-    store = RecordStore(database)
-    await store.add([row_of(run.no, 0, record("high", "high", example_id="e0"), PROFILE)])
-    await store.add([row_of(run.no, n, record("high", "low", example_id=f"e{n}"), PROFILE) for n in range(3)])
+    store, claim = RecordStore(database), await claimed(database, run)
+    await store.add([row_of(run.no, 0, record("high", "high", example_id="e0"), PROFILE)], claim)
+    await store.add([row_of(run.no, n, record("high", "low", example_id=f"e{n}"), PROFILE) for n in range(3)], claim)
     pages = await store.page(run, RecordFilters(), 10, None)
     assert [Record.model_validate_json(data).scored_label for _, data in pages] == ["high", "low", "low"]
 
