@@ -213,6 +213,30 @@ def runs_show(run_id: str, as_json: AsJson = False, server: Server = None, key: 
         work.show(run, report)
 
 
+@runs_app.command("report")
+def runs_report(
+    run_id: str,
+    form: Annotated[
+        str | None,
+        Option("--format", metavar="html|markdown|json", help="By default as the file's name says, or Markdown."),
+    ] = None,
+    output: Annotated[Path | None, Option("--output", "-o", help="Write to a file instead of standard output.")] = None,
+    baseline: Annotated[
+        str | None, Option("--baseline", help="A run, or a baseline's name, to compare with (HTML and Markdown).")
+    ] = None,
+    slices: Annotated[list[str] | None, Option("--slice", metavar="POINTER", help="Cut along `/input/...`.")] = None,
+    server: Server = None,
+    key: Key = None,
+) -> None:
+    """Write a run's report: one self-contained page of HTML, Markdown, or JSON."""
+    from app.cli import report as work
+
+    chosen = work.format_of(form, output)
+    params = {"baseline": baseline, "slice": slices}
+    text = _read_command(lambda client: work.fetch(client, run_id, chosen, params), server, key)
+    write_text(text) if output is None else work.save(text, output)
+
+
 @runs_app.command("cancel")
 def runs_cancel(run_id: str, server: Server = None, key: Key = None) -> None:
     """Stop a run; what it recorded stays."""

@@ -96,7 +96,7 @@ def test_the_page_tells_everything_there_is(page: Page) -> None:
         "85.0 %",
         "68 of n = 80",
         "75.6–91.2 %",
-        "Precision, recall and F1",
+        "Precision, recall and F1 of each label",
         "Rows: the label that was expected",
         "Labels collapsed to two",
         "Brier score",
