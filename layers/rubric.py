@@ -10,8 +10,9 @@ from layers.errors import ConfigurationError
 
 MAX_RULES = 200
 
+_ID = r"[A-Za-z]{1,12}[-_.]?[0-9]{1,4}(?:\.[0-9]{1,3}){0,3}"
 _OWN_ID = re.compile(
-    r"(?:[-*+]\s+)?(?:\*\*)?[\[(]?(?P<id>[A-Za-z]{1,12}[-_.]?[0-9]{1,4}(?:\.[0-9]{1,3}){0,3})[\])]?(?:\*\*)?\s*[:.)-]\s"
+    rf"(?:[-*+]\s+)?(?:\*\*)?(?:[\[(](?P<within>{_ID})[\])](?:\*\*)?\s*[:.-]?|(?P<bare>{_ID})(?:\*\*)?\s*[:.)-])\s"
 )
 _NUMBERED = re.compile(r"(?P<id>[0-9]{1,4}(?:\.[0-9]{1,3}){0,3})[.):]?\s")
 _BULLET = re.compile(r"[-*+]\s+\S")
@@ -108,7 +109,7 @@ def _parts(lines: list[str]) -> list[Rule]:
 
 def _id_of(text: str, place: int) -> str | None:
     if (match := _OWN_ID.match(text)) is not None:
-        return match["id"]
+        return match["within"] or match["bare"]
     if (match := _NUMBERED.match(text)) is not None:
         return f"R{match['id']}"
     return f"R{place}" if _BULLET.match(text) else None

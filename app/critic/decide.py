@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from app.critic.figures import AxisEffect, ChallengeRate, Effect, Listed, Outcome
@@ -48,14 +48,12 @@ class Pairs:
         return PairedCounts(self.both_right, self.corrected.count, self.broke.count, self.both_wrong)
 
 
-def effects(pairs: Iterable[tuple[str, Pairs]], alpha: float) -> tuple[AxisEffect, ...]:
-    """What was shown on each axis."""
-    named = list(pairs)
-    tests = [mcnemar(each.corrected.count, each.broke.count).exact for _, each in named]
-    return tuple(
-        _effect(axis, each, p, adjusted, alpha)
-        for (axis, each), p, adjusted in zip(named, tests, holm(tests), strict=True)
-    )
+def effects(pairs: Mapping[str, Pairs], alpha: float, open_axes: Container[str]) -> tuple[AxisEffect, ...]:
+    """What was shown on each axis. Only axes on which something could change are tests that luck could pass."""
+    tests = {axis: mcnemar(each.corrected.count, each.broke.count).exact for axis, each in pairs.items()}
+    family = [axis for axis in pairs if axis in open_axes]
+    adjusted = tests | dict(zip(family, holm([tests[axis] for axis in family]), strict=True))
+    return tuple(_effect(axis, each, tests[axis], adjusted[axis], alpha) for axis, each in pairs.items())
 
 
 def _effect(axis: str, pairs: Pairs, p: float, adjusted: float, alpha: float) -> AxisEffect:

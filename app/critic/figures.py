@@ -24,7 +24,7 @@ class AxisEffect(Value):
     """Labels on one axis before and after, over the `n` rows that have a right label and were classified.
 
     `corrected`: wrong before, right after; `broke`: the reverse. Accuracies are in 0..1, null without rows. `p_exact`
-    is McNemar's exact two-sided test, `p_adjusted` Holm's among the axes: a benefit must hold after adjustment, a harm
+    is McNemar's exact two-sided test, `p_adjusted` Holm's among the axes open to challenge: a benefit must hold after adjustment, a harm
     counts without. `effect` says what was shown at the plan's alpha.
     """
 

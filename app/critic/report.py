@@ -109,7 +109,7 @@ class ReportBuilder:
         reviewed = classified - self._states[State.SALVAGED] - unseen
         expected = plan.critic.expected_challenge_rate
         admitted = challenge_rate(self._admitted, reviewed, expected, adopt)
-        axes, n_rows = effects(self._axes.items(), adopt.alpha), classified + n_failed
+        axes, n_rows = effects(self._axes, adopt.alpha, plan.critic.axes), classified + n_failed
         facts = Facts(
             axes=axes,
             control=None if control is None else control.axes,
@@ -140,7 +140,7 @@ class ReportBuilder:
             calls_per_row=self._calls / classified if classified else None,
             axes=axes,
             clusters=tuple(account.made() for account in self._accounts.values()),
-            outside_clusters=effects(self._outside.items(), adopt.alpha),
+            outside_clusters=effects(self._outside, adopt.alpha, plan.critic.axes),
             control=control,
             outcome=outcome,
             reasons=reasons,
@@ -181,13 +181,14 @@ class ControlBuilder:
 
     def made(self) -> Control:
         """What was added so far."""
+        plan = self._control.plan
         return Control(
             run_id=self._control.run_id,
             baseline_run_id=self._baseline.run_id,
             dataset_id=self._control.dataset_id,
             n_paired=self._paired,
             unpaired=self._alone + len(self._arm),
-            axes=effects(self._axes.items(), self._control.plan.adopt.alpha),
+            axes=effects(self._axes, plan.adopt.alpha, self._axes),
         )
 
 
