@@ -91,11 +91,11 @@ def _add(conn: Connection, run: StoredRun, analysis: Analysis, start: int, stop:
     columns = (records.c.position, records.c.expected, records.c.scored, records.c.error_kind, records.c.confidence)
     query = select(*columns).where(*current_records(run), records.c.position.between(start, stop - 1))
     seen: defaultdict[int, list[Seen]] = defaultdict(list)
-    for position, expected, scored, kind, confidence in conn.execute(query):
+    for position, expected, scored, kind, confidence in conn.execute(query).all():
         seen[position].append(Seen(expected, scored, kind, confidence))
     examples = select(dataset_examples.c.position, dataset_examples.c.example).where(
         dataset_examples.c.dataset_no == run.dataset_no, dataset_examples.c.position.between(start, stop - 1)
     )
-    for position, example in conn.execute(examples):
+    for position, example in conn.execute(examples).all():
         wanted = analysis.cuts or GROUP_KEY in example
         analysis.add(position, json.loads(example) if wanted else None, seen.get(position, ()))

@@ -128,7 +128,7 @@ class _Reading:
         known = select(ours.c.position).where(
             ours.c.dataset_no == self._candidate.dataset_no,
             ours.c.example_id == theirs.c.example_id,
-            ours.c.position < n_examples(self._candidate),
+            _by_id(ours.c.position) < n_examples(self._candidate),
         )
         query = select(theirs.c.example_id).where(
             theirs.c.dataset_no == self._baseline.dataset_no, theirs.c.position < n_examples(self._baseline)
@@ -182,7 +182,7 @@ class _Reading:
         query = select(_example.example_id, _example.position).where(
             _example.dataset_no == self._baseline.dataset_no,
             _example.example_id.in_(list(ids)),
-            _example.position < last,
+            _by_id(_example.position) < last,
         )
         return {row.example_id: row.position for row in conn.execute(query)}
 
@@ -203,14 +203,20 @@ class _Reading:
         if self._axes:
             columns.append(records.c.record)
         found: defaultdict[int, list[Row[Any]]] = defaultdict(list)
-        for row in conn.execute(select(*columns).where(*current_records(run), where)):
+        for row in conn.execute(select(*columns).where(*current_records(run), where)).all():
             found[row.position].append(row)
         return found
 
     def _answers(self, rows: Sequence[Row[Any]], example: JsonObject | None, profile: SystemProfile) -> Answers:
         expected = (example or {}).get("expected_labels") if self._axes else None
         axes = _axes(expected, [row.record for row in rows], profile) if expected else {}
-        return Answers(rows[0].expected, tuple(row.scored for row in rows), axes)
+        scored = (rows[0].scored,) if len(rows) == 1 else tuple(row.scored for row in rows)
+        return Answers(rows[0].expected, scored, axes)
+
+
+def _by_id(position: ColumnElement[int]) -> ColumnElement[int]:
+    """The position as a sum, so that the database looks ids up by their index and not through all positions."""
+    return position + 0
 
 
 def _axes(

@@ -20,6 +20,9 @@ MAX_LISTED = 20
 MAX_AXES = 20
 """Label axes that are compared; further ones are left out."""
 
+MAX_KNOWN = 10_000
+"""Combinations of answers that are remembered."""
+
 AXES_KEY = b'"expected_labels":'
 """What the canonical bytes of an example with several label axes hold."""
 
@@ -74,6 +77,7 @@ class Pairing:
 
     def __init__(self, candidate: SystemProfile, baseline: SystemProfile, paths: Iterable[str] = ()) -> None:
         self._profiles = baseline, candidate
+        self._known: dict[tuple[str, tuple[str | None, ...], tuple[str | None, ...]], tuple[bool | None, ...]] = {}
         self.binary = Outcomes() if candidate.binary and baseline.binary else None
         self.strict = Outcomes()
         self.labels: dict[str, Outcomes] = {}
@@ -102,11 +106,13 @@ class Pairing:
         if candidate.expected != baseline.expected:
             self.relabelled.add(example_id)
             return
-        before, after = outcome(baseline.expected, baseline.scored), outcome(candidate.expected, candidate.scored)
+        before, after, *collapsed = self._outcomes(baseline, candidate)
         self.strict.add(before, after)
-        self.labels.setdefault(candidate.expected, Outcomes()).add(before, after)
+        if (label := self.labels.get(candidate.expected)) is None:
+            label = self.labels[candidate.expected] = Outcomes()
+        label.add(before, after)
         if self.binary is not None:
-            self.binary.add(*self._collapsed(baseline, candidate))
+            self.binary.add(*collapsed)
         if before is not None and after is not None and before is not after:
             (self.corrected if after else self.broke).add(example_id)
         self._add_axes(candidate, baseline)
@@ -117,12 +123,21 @@ class Pairing:
         if before is not None and after is not None:
             self._add_change(example, after - before)
 
-    def _collapsed(self, baseline: Answers, candidate: Answers) -> tuple[bool | None, bool | None]:
-        before, after = self._profiles
-        return (
-            outcome(baseline.expected, baseline.scored, before.collapse),
-            outcome(candidate.expected, candidate.scored, after.collapse),
-        )
+    def _outcomes(self, baseline: Answers, candidate: Answers) -> tuple[bool | None, ...]:
+        """How a pair came out in each reading of the labels; the same few answers come again and again."""
+        key = (candidate.expected, baseline.scored, candidate.scored)
+        found = self._known.get(key)
+        if found is None:
+            before, after = self._profiles
+            found = (
+                outcome(baseline.expected, baseline.scored),
+                outcome(candidate.expected, candidate.scored),
+                outcome(baseline.expected, baseline.scored, before.collapse),
+                outcome(candidate.expected, candidate.scored, after.collapse),
+            )
+            if len(self._known) < MAX_KNOWN:
+                self._known[key] = found
+        return found
 
     def _add_axes(self, candidate: Answers, baseline: Answers) -> None:
         for axis, (expected, scored) in candidate.axes.items():

@@ -1,0 +1,56 @@
+"""A gate verdict as JUnit XML, for tools that show test results."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from layers.model import JsonObject
+
+_ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML 1.0 can't carry, not even escaped."""
+
+_ELEMENTS = {"BLOCK": "failure", "MISSING": "error", "INCONCLUSIVE": "error"}
+_PROPERTIES = ("run_id", "baseline_run_id", "verdict", "policy_sha256", "decided_at")
+
+
+def render_junit(verdict: JsonObject) -> str:
+    """One test case a rule: BLOCK is a failure, MISSING and INCONCLUSIVE are errors, WARN passes with output.
+
+    `verdict` is a `GateVerdict` as JSON. Text in it may hold anything.
+    """
+    rules = verdict["rules"]
+    kinds = [_ELEMENTS.get(rule["status"]) for rule in rules]
+    counts = {
+        "tests": str(len(rules)),
+        "failures": str(kinds.count("failure")),
+        "errors": str(kinds.count("error")),
+        "skipped": "0",
+    }
+    root = ET.Element("testsuites", {"name": "arbiter-l8 gate", **counts})
+    name = clean(f"gate on run {verdict['run_id']}")
+    suite = ET.SubElement(root, "testsuite", {"name": name, "timestamp": clean(verdict["decided_at"]), **counts})
+    properties = ET.SubElement(suite, "properties")
+    for key in _PROPERTIES:
+        ET.SubElement(properties, "property", {"name": key, "value": clean(verdict.get(key) or "")})
+    for rule in rules:
+        _case(suite, rule)
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def clean(value: Any) -> str:
+    """Text that XML can carry; what it can't is replaced."""
+    return _ILLEGAL.sub("\ufffd", str(value))
+
+
+def _case(suite: ET.Element, rule: JsonObject) -> None:
+    case = ET.SubElement(suite, "testcase", {"name": clean(rule["name"]), "classname": clean(f"gate.{rule['metric']}")})
+    details = "\n".join(f"{key}: {clean(rule[key])}" for key in sorted(rule) if rule[key] is not None)
+    element = _ELEMENTS.get(rule["status"])
+    if element is not None:
+        attributes = {"type": clean(rule["status"]), "message": clean(rule["reason"])}
+        ET.SubElement(case, element, attributes).text = details
+    elif rule["status"] != "PASS":
+        ET.SubElement(case, "system-out").text = details
