@@ -39,7 +39,9 @@ def reply(*findings: dict[str, str], confidence: float = 0.95) -> str:
     return json.dumps({"findings": list(findings), "confidence": confidence})
 
 
-def finding(place: str, severity: str = "blocking", law: str = "correctness", text: str = "it breaks") -> dict[str, str]:
+def finding(
+    place: str, severity: str = "blocking", law: str = "correctness", text: str = "it breaks"
+) -> dict[str, str]:
     return {"law": law, "severity": severity, "place": place, "finding": text}
 
 
@@ -65,14 +67,15 @@ class Repository:
     def git(self, *arguments: str) -> str:
         who = {f"GIT_{role}_{what}": "t@example.org" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
         env = {**os.environ, **who, "GIT_CONFIG_GLOBAL": os.devnull}
-        return subprocess.run(["git", *arguments], cwd=self.folder, env=env, check=True, capture_output=True).stdout.decode()
+        return subprocess.run(
+            ["git", *arguments], cwd=self.folder, env=env, check=True, capture_output=True
+        ).stdout.decode()
 
     def commit(self, files: dict[str, str | bytes], message: str = "change") -> None:
         for name, content in files.items():
-            path = os.path.join(os.fsencode(self.folder), os.fsencode(name))
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(path, "wb") as file:
-                file.write(content if isinstance(content, bytes) else content.encode())
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
         self.git("add", "-A")
         self.git("commit", "-q", "--allow-empty", "-m", message)
 
@@ -109,7 +112,6 @@ async def arbiter_in(
     folder: Path, speak: Speak | None = None, settings: VerdictSettings | None = None
 ) -> AsyncIterator[Arbiter]:
     """An arbiter on a SQLite file of its own; `speak` None = no model is configured."""
-    folder.mkdir(parents=True, exist_ok=True)
     database = await Database.open(StoreSettings(url=f"sqlite:///{folder}/store.db"))
     try:
         async with arbiter_over(database, folder, None if speak is None else look(speak), settings) as made:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, select
 
@@ -22,6 +23,7 @@ from app.store.paging import is_storable
 from app.verdicts.model import Artifact, ArtifactKind
 from layers.canonical import canonical_bytes
 from layers.model import JsonObject
+from layers.profile import SystemProfile
 
 CHUNK = 5_000
 """Examples whose records are hashed in one read."""
@@ -29,8 +31,8 @@ MAX_SHOWN = 100
 """Failed records, and as many wrong ones, that a model is shown."""
 MAX_RECORD = 1_500
 """Characters of one of them."""
-_HOW = ("concurrency",)
-"""Options that say how a run is executed and not what it asks."""
+_NO_CONTENT = {"concurrency", "priority", "binary", "limit", "repeats"}
+"""Options that say how a run is executed or shown, or which rows there are: the rows themselves are hashed."""
 
 
 @dataclass(frozen=True)
@@ -143,10 +145,31 @@ def _same_example(run: StoredRun) -> ColumnElement[bool]:
 
 
 def _configuration(run: StoredRun) -> JsonObject:
-    """What decides the predictions. How fast it was asked for, and what somebody called it, does not."""
+    """What decides the predictions. How fast they were asked for, and what somebody called the run, does not.
+
+    Defaults are left out, so that a later version with more options gives the same hash.
+    """
     config = run.config
-    options = config.options.model_dump(mode="json", exclude=set(_HOW))
-    return {"system": config.system, "options": options, "profile": config.profile.model_dump(mode="json")}
+    options = config.options.model_dump(mode="json", exclude=_NO_CONTENT, exclude_defaults=True)
+    return {"system": config.system, "options": options, "profile": profile_content(config.profile)}
+
+
+def profile_content(profile: SystemProfile) -> JsonObject:
+    """A profile as JSON-ready values, its sets in order: each process has its own order of sets."""
+    plain: JsonObject = _in_order(profile.model_dump(exclude_defaults=True))
+    return plain
+
+
+def _in_order(value: Any) -> Any:
+    match value:
+        case Set():
+            return sorted(_in_order(item) for item in value)
+        case dict():
+            return {key: _in_order(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_in_order(item) for item in value]
+        case _:
+            return value
 
 
 def _shown_record(data: bytes) -> object:

@@ -250,7 +250,9 @@ def test_what_others_wrote_stays_inside_the_delimiters_as_quoted_data(text: str,
     anyio.run(lambda: asked.look(shown, holds, max_calls=1))
     (sent,) = asked.model.answerer.asked  # type: ignore[attr-defined]
     head, _, rest = sent.text.partition(f"BEGIN-{sent.token}\n")[2].partition(f"\nEND-{sent.token}")
-    assert rest and text not in sent.text and not any(sign in head for sign in "<>`\u202e\u200b\x00\x1b")
+    assert rest
+    assert text not in sent.text
+    assert not any(sign in head for sign in "<>`\u202e\u200b\x00\x1b")
     assert sum(line.startswith(f"END-{sent.token}") for line in sent.text.splitlines()) == 1
 
 
