@@ -89,7 +89,9 @@ class Kit:
 
 def item(system: str = "sentinel-l7", prediction_id: str = "txn-1") -> Item:
     raw = {"narrative": NARRATIVE, "api_key": "abcdef123456", "risk_level": "high"}
-    prediction = EvalPrediction(id=prediction_id, raw_output=raw, label="high", confidence=0.5)
+    prediction = EvalPrediction.model_construct(
+        id=prediction_id, metadata={}, raw_output=raw, label="high", confidence=0.5
+    )
     return Item(prediction, PROFILE, system, None, b"{}", b"")
 
 

@@ -49,11 +49,13 @@ class Sample:
 
 @dataclass
 class Observed:
-    """All series that were seen, the type of each metric, and all spans that were kept."""
+    """All series that were seen, the type of each metric, all spans that were kept, and what the judge was told of
+    traces."""
 
     samples: list[Sample] = field(default_factory=list)
     types: dict[str, str] = field(default_factory=dict)
     spans: tuple[ReadableSpan, ...] = ()
+    told: list[str] = field(default_factory=list)
 
     def labels_of(self, name: str) -> dict[str, set[str]]:
         """The values of each label of a metric; `job` and `instance` are those that the collector adds."""
@@ -65,10 +67,11 @@ class Observed:
         return found
 
 
-def model(script: dict[str, bool]) -> Starlette:
-    """An Ollama server; while `script["down"]` it answers 500."""
+def model(script: dict[str, bool], told: list[str]) -> Starlette:
+    """An Ollama server; while `script["down"]` it answers 500. `told` gets every `traceparent` that it was sent."""
 
-    async def chat(_: Request) -> Response:
+    async def chat(request: Request) -> Response:
+        told.append(request.headers.get("traceparent", ""))
         if script["down"]:
             return JSONResponse({"error": "out of memory"}, 500)
         content = "maybe" if script["babbles"] else json.dumps(VERDICT)
@@ -80,10 +83,13 @@ def model(script: dict[str, bool]) -> Starlette:
 
 
 @contextmanager
-def settings_of(folder: Path, script: dict[str, bool], **telemetry: Any) -> Iterator[Settings]:
+def settings_of(
+    folder: Path, script: dict[str, bool], told: list[str] | None = None, **telemetry: Any
+) -> Iterator[Settings]:
     """Settings of a service that asks a Sentinel, of whose providers one fails, an Ollama and a Gemini that is down."""
+    told = [] if told is None else told
     slow = build_sentinel(latency=0.02, per_minute=None, failing=frozenset({"vertexai"}))
-    with hosted(slow) as sentinel, hosted(model(script)) as ollama:
+    with hosted(slow) as sentinel, hosted(model(script, told)) as ollama:
         yield Settings.model_validate(
             {
                 "sentinel": {"url": f"{sentinel}/mcp", "rate_per_minute": None},
@@ -102,7 +108,7 @@ async def observe(folder: Path) -> Observed:
     script = {"down": False, "babbles": False}
     registry, spans = CollectorRegistry(), InMemorySpanExporter()
     observed = Observed()
-    with settings_of(folder, script) as settings:
+    with settings_of(folder, script, observed.told) as settings:
         telemetry = in_memory(settings.telemetry, spans, registry)
         async with client_of(service_app(settings, telemetry=telemetry)) as http:
             await evaluate_all(http, script)

@@ -16,6 +16,7 @@ from tests.telemetry.promql import as_rules, check, names_in, needs_promtool, pl
 PANELS = [panel for board in BOARDS.values() for panel in board.panels]
 EXPRESSIONS = [query.expr for panel in PANELS for query in panel.queries]
 TRACES = [panel for panel in PANELS if panel.trace is not None]
+ROOT = Path(__file__).parents[2]
 HISTOGRAM = re.compile(r"_(bucket|sum|count)$")
 
 
@@ -147,6 +148,31 @@ def test_every_span_has_its_parent_in_its_own_trace(observed: Observed) -> None:
     assert len(children) > len(observed.spans) / 4
     for span in children:
         assert by_id[span.parent.span_id].context.trace_id == span.context.trace_id
+
+
+def test_a_remote_that_is_asked_is_told_the_trace_that_is_kept(observed: Observed) -> None:
+    items = {
+        f"00-{span.context.trace_id:032x}-{span.context.span_id:016x}-01"
+        for span in observed.spans
+        if span.name == "evaluate_item"
+    }
+    assert observed.told
+    assert set(observed.told) <= items
+
+
+def test_the_handbook_names_what_there_is(observed: Observed) -> None:
+    """Every metric in docs/observability.md is emitted, and every metric of ours is in it."""
+    text = (ROOT / "docs" / "observability.md").read_text()
+    table = text[text.index("## Metrics") : text.index("## Logs")]
+    emitted = {HISTOGRAM.sub("", sample.name) for sample in observed.samples}
+    named = set()
+    for row in re.findall(r"^\| (`.+?`) \|", table, re.MULTILINE):
+        first, *rest = re.findall(r"`([a-z0-9_]+)`", row)
+        named.add(first)
+        stem = first.removesuffix("_degraded_total").removesuffix("_commits_total").removesuffix("_active")
+        named |= {name if name.startswith("arbiter") else stem + name for name in rest}
+    assert named <= emitted
+    assert {name for name in emitted if name.startswith("arbiter_l8")} <= named
 
 
 def test_the_generator_writes_one_file_for_each_dashboard(tmp_path: Path) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
 import socket
 import time
 from collections.abc import Iterator
 
 import pytest
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.trace import SpanKind
 
 from app.evaluation.observe import Ending
@@ -17,6 +19,7 @@ from app.telemetry.labels import bounded
 from app.telemetry.place import Place, SpanRef, current, placed
 from app.telemetry.setup import Telemetry, _Seldom
 from app.telemetry.traces import parse_traceparent, propagate
+from app.telemetry.values import attributes
 from layers.model import Disposition, InstrumentPath, LayerName, Skipped, SkipReason
 from tests.telemetry.kit import (
     NARRATIVE,
@@ -134,6 +137,15 @@ def test_what_was_judged_leaves_redacted_where_that_is_switched_on() -> None:
     for text in ("bob@", "12345678901", "hunter2", "abcdef123456"):
         assert text in NARRATIVE + "abcdef123456"
         assert text not in said
+
+
+def test_a_bad_value_costs_that_value_and_the_batch_is_sent(kit: Kit) -> None:
+    for bad in ("\ud800", "x" * 1_000_000, "\x00", "fine"):
+        kit.observer.begin(item(prediction_id=bad)).end(ended({}, disposition=Disposition.PASS))
+    kit.telemetry.tracer.start_span("own", attributes=attributes({"nan": math.nan, "none": None, "big": 2**80})).end()
+    encoded = encode_spans(kit.finished())
+    assert len(encoded.resource_spans[0].scope_spans[0].spans) == 5
+    assert 3_000 < len(encoded.SerializeToString()) < 20_000
 
 
 # --- sampling ---------------------------------------------------------------------------------------------------------
