@@ -25,8 +25,8 @@ SIZES = (10, 20, 50, 100, 200, 500, 1_000)
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
 """The fixed grid; shares above 1/2 mirror those below."""
 
-NOTHING_BEYOND = 0.005
-"""The finest share that the search for dips looks at, and the step it goes in."""
+FINE = 0.0005
+"""The step of the search for dips."""
 
 
 # --- Wilson: exact, by adding up every outcome ------------------------------------------------------------------------
@@ -45,9 +45,9 @@ def wilson_coverage(n: int, p: float) -> float:
 
 
 def wilson_dip(n: int) -> tuple[float, float]:
-    """The worst coverage over a fine grid of shares up to 1/2, and where it is."""
+    """The worst coverage over a fine grid of shares up to 1/2, closer still where few successes come, and where."""
     low, high = wilson_ends(n)
-    shares = np.arange(NOTHING_BEYOND, 0.5 + NOTHING_BEYOND / 2, NOTHING_BEYOND)
+    shares = np.union1d(np.arange(1, round(0.5 / FINE) + 1) * FINE, np.arange(1, min(500, 50 * n)) * 0.01 / n)
     holds = (low[:, None] <= shares) & (shares <= high[:, None])
     cover = (binom.pmf(np.arange(n + 1)[:, None], n, shares) * holds).sum(axis=0)
     worst = int(cover.argmin())
@@ -223,7 +223,7 @@ def wilson_table() -> list[str]:
     for n in SIZES:
         cover = " | ".join(f"{wilson_coverage(n, p):.3f}" for p in SHARES)
         dip, where = wilson_dip(n)
-        lines.append(f"| {n:,} | {cover} | {dip:.3f} | {where:.3f} |")
+        lines.append(f"| {n:,} | {cover} | {dip:.3f} | {where:.5f} |")
     return lines
 
 
