@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from app.api.body import JSON
 from app.api.operation import Answer, Content, Operation, json_response, services_of
-from app.errors import NotFound
+from app.errors import NotFound, Unavailable
 from app.services import Breaker, Services
 from app.store.migrate import head_revision, revision_of
 from layers.ports import System
@@ -95,6 +95,8 @@ async def _store_status(services: Services) -> Literal["ok", "unreachable", "not
     try:
         with anyio.fail_after(STORE_TIMEOUT):
             current = await services.database.read(_is_current)
+    except Unavailable:
+        return "unreachable"  # the store has told of its trouble, once
     except Exception as exc:  # whatever is wrong with it, the answer is the same and the log says more
         logger.warning("the store is not reachable: %s", type(exc).__name__)
         return "unreachable"

@@ -96,8 +96,8 @@ class Worker:
         try:
             await self._store.finish(work.work_id, await self._perform(work))
         except Unavailable:
-            # Nothing can be noted; once its lease has run out the work is taken again.
-            logger.warning("accepted work %s waits for the store", work.work_id)
+            # Nothing can be noted; once its lease has run out the work is taken again. The store tells of its trouble.
+            logger.debug("accepted work %s waits for the store", work.work_id)
         except Unprocessable as exc:
             await self._fail(work, "unprocessable", exc.detail)
         except ServiceError as exc:
@@ -118,5 +118,7 @@ class Worker:
         """A store that is away for a while must not end the worker."""
         try:
             await action()
+        except Unavailable:
+            logger.debug("the worker waits for the store")  # which has told of its trouble, once
         except Exception:
             logger.exception("the worker could not reach its store")

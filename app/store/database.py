@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, Table
-from sqlalchemy.exc import InterfaceError, OperationalError
 
 from app.settings import StoreSettings
 from app.store.checkpoint import Checkpointer
@@ -24,9 +23,10 @@ from app.store.engines import (
     reader_engine,
     writer_engine,
 )
+from app.store.health import TROUBLE
 from app.store.migrate import check_current, upgrade_engine
 from app.store.rows import inserter
-from app.store.writer import Counts, Writer, call_each, unavailable
+from app.store.writer import Counts, Writer, call_each
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -122,9 +122,11 @@ class Database:
     def _transact(self, engine: Engine, fn: Callable[[Connection], T]) -> T:
         try:
             with engine.connect() as conn, conn.begin():
-                return fn(conn)
-        except (OperationalError, InterfaceError) as exc:
-            raise unavailable(exc) from exc
+                result = fn(conn)
+        except TROUBLE as exc:
+            raise self._writer.health.failed(exc) from exc
+        self._writer.health.worked()
+        return result
 
     def _dispose(self) -> None:
         if self._checkpointer is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import queue
 import threading
 import time
@@ -13,11 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import InterfaceError, OperationalError
 
 from app.errors import Unavailable
-
-logger = logging.getLogger(__name__)
+from app.store.health import TROUBLE, Health
 
 MAX_BATCH = 512
 """Jobs in one transaction: bounds how long the first of them waits for the last."""
@@ -65,6 +62,7 @@ class Writer:
         self._engine = engine
         self._after_commit = after_commit
         self.counts = Counts()
+        self.health = Health()
         self._queue: queue.SimpleQueue[list[Job] | None] = queue.SimpleQueue()
         self._pending: list[Job] = []
         self._loop = asyncio.get_running_loop()
@@ -125,17 +123,19 @@ class Writer:
         started = time.perf_counter()
         self.counts.jobs += len(jobs)
         try:
-            self._transact(jobs)
-            self.counts.commits += 1
+            done = self._transact(jobs)
+            self.counts.commits += done
+            self.counts.failures += not done
         except BaseException as exc:
             self.counts.failures += 1
-            error = _translate(exc)
+            error = self._translate(exc)
             for job in jobs:
                 job.error = job.error or error
         self.counts.busy_seconds += time.perf_counter() - started
         _resolve_all(jobs)
 
-    def _transact(self, jobs: list[Job]) -> None:
+    def _transact(self, jobs: list[Job]) -> bool:
+        """Whether it was committed; a job that failed alone has its error and nothing was written."""
         with self._engine.connect() as conn:
             transaction = conn.begin()
             try:
@@ -144,13 +144,27 @@ class Writer:
             except Exception as exc:
                 transaction.rollback()
                 if len(jobs) == 1:
-                    jobs[0].error = _translate(exc)
-                    return
+                    jobs[0].error = self._translate(exc)
+                    return False
                 transaction = conn.begin()
                 for job in jobs:
-                    _run_alone(conn, job)
+                    self._run_alone(conn, job)
             transaction.commit()
+        self.health.worked()
         self._after_commit()
+        return True
+
+    def _run_alone(self, conn: Connection, job: Job) -> None:
+        conn.exec_driver_sql("SAVEPOINT job")
+        try:
+            (job.result,) = job.handler(conn, [job.item])
+        except Exception as exc:
+            conn.exec_driver_sql("ROLLBACK TO SAVEPOINT job")
+            job.error = self._translate(exc)
+        conn.exec_driver_sql("RELEASE SAVEPOINT job")
+
+    def _translate(self, exc: BaseException) -> BaseException:
+        return self.health.failed(exc) if isinstance(exc, TROUBLE) else exc
 
 
 def _grouped(jobs: list[Job]) -> Iterable[tuple[Handler, list[Job]]]:
@@ -164,16 +178,6 @@ def _run_group(conn: Connection, handler: Handler, jobs: list[Job]) -> None:
     results = handler(conn, [job.item for job in jobs])
     for job, result in zip(jobs, results, strict=True):
         job.result = result
-
-
-def _run_alone(conn: Connection, job: Job) -> None:
-    conn.exec_driver_sql("SAVEPOINT job")
-    try:
-        (job.result,) = job.handler(conn, [job.item])
-    except Exception as exc:
-        conn.exec_driver_sql("ROLLBACK TO SAVEPOINT job")
-        job.error = _translate(exc)
-    conn.exec_driver_sql("RELEASE SAVEPOINT job")
 
 
 def _resolve_all(jobs: list[Job]) -> None:
@@ -193,15 +197,3 @@ def _resolve(jobs: list[Job]) -> None:
             job.future.set_result(job.result)
         else:
             job.future.set_exception(job.error)
-
-
-def _translate(exc: BaseException) -> BaseException:
-    return unavailable(exc) if isinstance(exc, (OperationalError, InterfaceError)) else exc
-
-
-def unavailable(exc: OperationalError | InterfaceError) -> Unavailable:
-    """The refusal for a database that can't be used; what exactly it said goes to the log only."""
-    logger.error("the database refused: %s", exc.orig)
-    error = Unavailable("the store can't be used at the moment", retry_after=1.0)
-    error.__cause__ = exc
-    return error
