@@ -70,6 +70,8 @@ UNDESCRIBED = {
     ("POST", "/adjudications"): [positive_data_acceptance],
     ("POST", "/syntheses"): [positive_data_acceptance],
     ("POST", "/adjudication-snapshot"): [positive_data_acceptance],
+    # the same for a dataset; and any text may be a dataset in one of the forms
+    ("POST", "/datasets"): [positive_data_acceptance, negative_data_rejection],
     # a bad item is answered in its place
     ("POST", "/evaluate/batch"): [positive_data_acceptance, negative_data_rejection],
 }
