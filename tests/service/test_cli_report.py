@@ -66,5 +66,5 @@ def test_what_can_not_be_written_ends_in_one_line(
 @pytest.mark.anyio
 async def test_a_refusal_of_the_service_is_told_as_it_is(http) -> None:
     for form in MEDIA_TYPES:
-        with pytest.raises(RequestFailed, match="no such run|writes no reports"):
+        with pytest.raises(RequestFailed, match=r"no such run|writes no reports"):
             await fetch(http, "01900000-0000-7000-8000-000000000000", form, {})
