@@ -24,8 +24,8 @@ class AxisEffect(Value):
     """Labels on one axis before and after, over the `n` rows that have a right label and were classified.
 
     `corrected`: wrong before, right after; `broke`: the reverse. Accuracies are in 0..1, null without rows. `p_exact`
-    is McNemar's exact two-sided test, `p_adjusted` Holm's among the axes open to challenge: a benefit must hold after adjustment, a harm
-    counts without. `effect` says what was shown at the plan's alpha.
+    is McNemar's exact two-sided test, `p_adjusted` Holm's among the axes open to challenge: a benefit must hold after
+    adjustment, a harm counts without. `effect` says what was shown at the plan's alpha.
     """
 
     axis: str
@@ -85,7 +85,8 @@ class CriticReport(Value):
     """A run under a critic. Every figure is derived from the audit trail, and can be derived from it again.
 
     `challenges_raised` counts what the critic said, `challenges_admitted` what the gate let through; the latter moves
-    labels and costs calls. Rates are of reviewed rows. `calls_per_row` is of classified rows, null without any.
+    labels and costs calls. Rates are of reviewed rows. `triage_void` counts rows without a note of signals, by reason.
+    `calls_per_row` is of classified rows, null without any.
     """
 
     schema_version: Literal[1] = 1
@@ -101,6 +102,7 @@ class CriticReport(Value):
     contested: Listed
     salvaged: Listed
     n_reviewed: int
+    triage_void: dict[str, int]
     discarded: dict[str, int]
     moved: dict[str, int]
     challenges_raised: ChallengeRate

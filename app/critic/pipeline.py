@@ -12,7 +12,7 @@ from app.critic.model import Classification, Classifier, Note, SignalSpec, is_un
 from app.critic.questions import Subject, review_question, triage_question
 from app.runs.asking import NOT_ASKED
 from layers.critic import Ending, Restraint, Review, Ruling, Signal, conclude, gate
-from layers.errors import CircuitOpen, ConfigurationError, DependencyError, DependencyRejected
+from layers.errors import CircuitOpen, ConfigurationError, DependencyError, DependencyRejected, DependencyUnavailable
 from layers.model import EvalExample, EvalPrediction, JsonObject
 from layers.ports import Answerer, Clock
 from layers.prompting import Prompt
@@ -42,6 +42,7 @@ class _Row:
     audit: list[JsonObject] = field(default_factory=list)
     signals: dict[str, Signal] = field(default_factory=dict)
     calls: int = 0
+    outage: DependencyUnavailable | None = None
 
     def note(self, event: str, **fields: object) -> None:
         self.audit.append({"event": event, **fields})
@@ -79,6 +80,15 @@ class CriticSystem:
     async def predict(self, example: EvalExample) -> EvalPrediction:
         """The labels that stand in the end; the trail is in `raw_output.audit`. Raises `DependencyError`."""
         row = _Row(example.input, self.live_rubric(), self.clock() + self.timeout)
+        try:
+            return await self._through(row, example)
+        except CircuitOpen as exc:
+            # What opened the circuit was this row's own call: the run must learn that it is the remote that fails.
+            if row.outage is not None and row.outage.dependency == exc.dependency:
+                raise row.outage from exc
+            raise
+
+    async def _through(self, row: _Row, example: EvalExample) -> EvalPrediction:
         await self._triage(row)
         row.calls += 1
         answer = await self.classifier.classify(row.case, deadline=row.deadline)
@@ -98,6 +108,7 @@ class CriticSystem:
         try:
             noted = (await self.calls.ask(critic.triage, question, deadline=row.deadline)).value
         except (DependencyError, ConfigurationError) as exc:
+            row.outage = exc if isinstance(exc, DependencyUnavailable) else None
             noted = _unless_it_waits(exc)
         if isinstance(noted, str):
             row.note("triage", signals={}, void=noted)

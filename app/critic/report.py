@@ -60,6 +60,7 @@ class ReportBuilder:
         self._states: Counter[State] = Counter()
         self._failures: Counter[str] = Counter()
         self._discarded: Counter[str] = Counter()
+        self._triage_void: Counter[str] = Counter()
         self._moved: Counter[str] = Counter()
         self._challenged: Counter[str] = Counter()
         self._contested, self._salvaged = Ids(), Ids()
@@ -70,6 +71,8 @@ class ReportBuilder:
         if row.failed is not None:
             self._failures[row.failed] += 1
         self._count_state(row)
+        if row.triage_void is not None:
+            self._triage_void[row.triage_void] += 1
         if row.challenged is not None:
             self._challenged[row.challenged] += 1
         self._admitted += row.admitted
@@ -131,6 +134,7 @@ class ReportBuilder:
             contested=self._contested.listed(),
             salvaged=self._salvaged.listed(),
             n_reviewed=reviewed,
+            triage_void=dict(sorted(self._triage_void.items())),
             discarded=dict(sorted(self._discarded.items())),
             moved=dict(sorted(self._moved.items())),
             challenges_raised=challenge_rate(self._challenged.total(), reviewed, expected, adopt),

@@ -41,6 +41,7 @@ class Row:
     before: Labels | None = None
     after: Labels | None = None
     state: State | None = None
+    triage_void: str | None = None
     salvaged: bool = False
     challenged: str | None = None
     """The axis that a challenge named, admitted or not; empty where it named none."""
@@ -109,6 +110,7 @@ def read_row(events: Sequence[Event], header: Header) -> Row:
         base,
         before=trail.first.labels,
         after=trail.first.labels,
+        triage_void=None if trail.triage is None else trail.triage.void,
         salvaged=bool(trail.first.salvaged),
         calls=trail.calls,
     )

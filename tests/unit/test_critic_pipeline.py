@@ -297,6 +297,16 @@ async def test_a_row_that_is_asked_again_after_an_outage_pays_for_nothing_twice(
     assert models.asked == ["triage", "classify", "review", "again", "second", "second"]
 
 
+async def test_an_outage_that_opens_the_circuit_within_a_row_is_told_as_an_outage() -> None:
+    """Else a run against a dead model would wait for ever: its probe fails in triage, and then nobody is asked."""
+    models = Models(triage=lambda _: DOWN, classify=lambda _: CircuitOpen("ollama", 1.0))
+    with pytest.raises(DependencyUnavailable):
+        await run(models)
+    models = Models(triage=lambda _: DOWN, classify=lambda _: CircuitOpen("another", 1.0))
+    with pytest.raises(CircuitOpen):
+        await run(models)
+
+
 async def test_garbage_from_the_server_is_a_failure_and_not_salvaged() -> None:
     models = Models(classify=lambda _: DependencyMalformed("ollama", "malformed"))
     with pytest.raises(DependencyMalformed):
