@@ -18,7 +18,7 @@ from app.cli.console import err, fail, out, write_text
 from app.cli.progress import ENDED, watch
 from app.errors import ServiceError
 from app.gates.render_junit import render_junit
-from app.gates.render_markdown import number, render_markdown
+from app.gates.render_markdown import chance, number, render_markdown
 from app.runs.statistics.sequential import EProcess
 from app.settings import Settings, load_settings
 from layers.errors import ConfigurationError
@@ -138,7 +138,7 @@ def headline(comparison: JsonObject) -> str:
     low, high = strict["interval"]["low"], strict["interval"]["high"]
     return (
         f"accuracy {strict['difference']:+.4f} ({low:+.4f} to {high:+.4f}) over {strict['n']} pairs{pending}: "
-        f"{strict['corrected']} corrected, {strict['broke']} broke, p = {strict['p_exact']:.4f}, "
+        f"{strict['corrected']} corrected, {strict['broke']} broke, {chance(strict['p_exact'])}, "
         f"{strict['verdict'].replace('_', ' ')}"
     )
 
@@ -174,7 +174,7 @@ async def _watch(client: httpx.AsyncClient, run_id: str, params: dict[str, Any],
             corrected=seen["corrected"], broke=seen["broke"]
         )
         decided = process.decided(made["alpha"])
-        err.print(f"{headline(made)}; anytime p = {process.p_value:.4f}{', decided' if decided else ''}")
+        err.print(f"{headline(made)}; anytime {chance(process.p_value)}{', decided' if decided else ''}")
         if decided or all(made[side]["status"] in ENDED for side in ("candidate", "baseline")):
             return made
         await anyio.sleep(LOOK_EVERY_S)
@@ -185,7 +185,7 @@ def show_comparison(made: JsonObject) -> None:
     """Headline, what could not be paired, then labels, slices and axes."""
     out.print(headline(made))
     sequential = made["sequential"]
-    out.print(f"anytime-valid p = {sequential['p_value']:.4f}{', decided' if sequential['decided'] else ''}")
+    out.print(f"anytime-valid {chance(sequential['p_value'])}{', decided' if sequential['decided'] else ''}")
     strict, pairs = made["strict"], made["pairs"]
     if strict["minimum_detectable"] is not None:
         out.print(f"smallest difference that this size would show: {strict['minimum_detectable']:.4f}")

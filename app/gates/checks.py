@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from app.gates.model import RuleResult, Status
 from app.gates.policy import Policy
 from app.runs.contrasts import Listed, Paired
-from app.runs.figures import Interval
 from app.runs.metrics import wilson
 from app.runs.model import TERMINAL, RunStatus
 from app.runs.tally import Tally
@@ -33,7 +32,7 @@ def check_run(
     yield _over(status, tally)
     yield _complete(policy, status, tally)
     yield _failed(policy, tally)
-    yield _unique(duplicates)
+    yield _unique(duplicates, tally.n_total)
     if policy.min_judge_coverage is not None:
         yield _judged(policy.min_judge_coverage, coverage, policy.alpha)
 
@@ -44,13 +43,14 @@ def check_pairs(policy: Policy, pairs: Paired) -> Iterator[RuleResult]:
     status = Status.BLOCK if missing.count > policy.max_missing else Status.PASS
     added = f"; {pairs.added.count} are new" if pairs.added.count else ""
     reason = f"{missing.count} examples of the baseline are not in the run{_named(missing)}{added}"
-    yield _count("examples of the baseline", "missing_examples", status, missing.count, policy.max_missing, reason)
+    n = pairs.n_paired + missing.count
+    yield _count("examples of the baseline", "missing_examples", status, missing.count, n, reason, policy)
     changed = pairs.relabelled
     status = Status.WARN if changed.count else Status.PASS
     reason = (
         f"{changed.count} examples expect another label than in the baseline, and are not compared{_named(changed)}"
     )
-    yield _count("expected labels", "relabelled_examples", status, changed.count, 0, reason)
+    yield _count("expected labels", "relabelled_examples", status, changed.count, pairs.n_paired, reason)
 
 
 def _over(status: RunStatus, tally: Tally) -> RuleResult:
@@ -69,7 +69,7 @@ def _complete(policy: Policy, status: RunStatus, tally: Tally) -> RuleResult:
     bad = lacking > policy.max_missing
     found = (Status.BLOCK if status in TERMINAL else Status.MISSING) if bad else Status.PASS
     reason = f"{lacking} of {tally.n_total} examples have no record"
-    return _count("every example has a record", "missing_records", found, lacking, policy.max_missing, reason)
+    return _count("every example has a record", "missing_records", found, lacking, tally.n_total, reason, policy)
 
 
 def _failed(policy: Policy, tally: Tally) -> RuleResult:
@@ -90,10 +90,10 @@ def _failed(policy: Policy, tally: Tally) -> RuleResult:
     )
 
 
-def _unique(duplicates: Listed) -> RuleResult:
+def _unique(duplicates: Listed, n: int) -> RuleResult:
     found = Status.BLOCK if duplicates.count else Status.PASS
     reason = f"{duplicates.count} example ids stand more than once{_named(duplicates)}"
-    return _count("example ids are unique", "duplicate_ids", found, duplicates.count, 0, reason)
+    return _count("example ids are unique", "duplicate_ids", found, duplicates.count, n, reason)
 
 
 def _judged(least: float, coverage: JudgeCoverage | None, alpha: float) -> RuleResult:
@@ -115,17 +115,17 @@ def _judged(least: float, coverage: JudgeCoverage | None, alpha: float) -> RuleR
     )
 
 
-def _count(name: str, metric: str, status: Status, count: int, limit: int, reason: str) -> RuleResult:
-    observed, threshold = float(count), float(limit)
-    interval: Interval | None = None
+def _count(
+    name: str, metric: str, status: Status, count: int, n: int, reason: str, policy: Policy | None = None
+) -> RuleResult:
+    """A rule on how many examples are amiss, of `n`; some may be when the policy says so."""
     return RuleResult(
         name=name,
         metric=metric,
         status=status,
-        observed=observed,
-        interval=interval,
-        threshold=threshold,
-        n=count,
+        observed=float(count),
+        threshold=float(policy.max_missing) if policy else 0.0,
+        n=n,
         reason=reason,
     )
 

@@ -128,7 +128,7 @@ def _hold(
         threshold=-rule.tolerated,
         n=fall.n,
         n_needed=needed,
-        reason=f"{reason} (p = {p_value:.4f})",
+        reason=f"{reason} (p {'< 0.0001' if p_value < 0.0001 else f'= {p_value:.4f}'})",
     )
 
 

@@ -75,7 +75,7 @@ def _comparison(comparison: JsonObject) -> list[str]:
     real = "real" if strict["real"] else "not shown to be real"
     lines = [
         f"**Accuracy {strict['difference']:+.4f}** ({low:+.4f} … {high:+.4f}) over {strict['n']:,} pairs: "
-        f"{strict['corrected']:,} corrected, {strict['broke']:,} broke, p = {strict['p_exact']:.4f}, {real}."
+        f"{strict['corrected']:,} corrected, {strict['broke']:,} broke, {chance(strict['p_exact'])}, {real}."
     ]
     for name in ("broke", "corrected", "missing"):
         if pairs[name]["count"]:
@@ -89,3 +89,8 @@ def number(value: float | None) -> str:
     if value is None:
         return ""
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:.4f}"
+
+
+def chance(p_value: float) -> str:
+    """A p-value for people."""
+    return f"p = {p_value:.4f}" if p_value >= 0.0001 else "p < 0.0001"
