@@ -14,9 +14,10 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from app.runs.figures import Scalar
+from app.runs.figures import Repeats, Scalar
 from app.runs.intervals import Observations
 from app.runs.model import Record
+from app.runs.repeats import RepeatSums
 from app.runs.statistics.calibration import BINS, BinSums, bin_of
 from app.runs.tally import Pair, Tally
 from layers.json_pointer import MISSING, resolve
@@ -147,6 +148,7 @@ class Breakdown:
     confidences: Mapping[ConfidenceKey, ConfidenceSums]
     slices: Sequence[PathParts[Counts]] = ()
     observations: Observations | None = None
+    repeats: Repeats | None = None
 
 
 class Analysis:
@@ -162,10 +164,14 @@ class Analysis:
         self._names = array("q")
         self._codes = array("q")
         self._grouped = False
+        self._repeated = RepeatSums(repeats)
 
     def add(self, position: int, example: JsonObject | None, records: Iterable[Seen]) -> None:
         """One example, as JSON (None = it has no group and is not cut), and its current records."""
         parts, name = self._place(position, example)
+        records = list(records)
+        if self._repeats > 1 and records:
+            self._repeated.add(records[0].expected, [seen.scored for seen in records])
         for seen in records:
             self._whole.add(seen)
             for part in parts:
@@ -194,7 +200,7 @@ class Analysis:
 
     def breakdown(self) -> Breakdown:
         sums = {key: ConfidenceSums(int(n), total, squares) for key, (n, total, squares) in self._confidences.items()}
-        return Breakdown(sums, self._slices, self._observations())
+        return Breakdown(sums, self._slices, self._observations(), self._repeated.figures())
 
     def _place(self, position: int, example: JsonObject | None) -> tuple[list[Counts], int]:
         if example is None:

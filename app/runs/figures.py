@@ -211,3 +211,20 @@ class Slice(Value):
     n_omitted: int = 0
     n_without: int = 0
     reason: str | None = Field(default=None)
+
+
+class Repeats(Value):
+    """Examples that were asked `k` times each. A repeat that failed counts as not right.
+
+    `pass_all` (pass^k) is the share of examples that are right every time, `pass_any` of those right at least once;
+    `agreement` is how likely two answers to one example are the same label. The variances are of being right.
+    """
+
+    k: int
+    n_examples: int
+    pass_all: float
+    pass_all_interval: Interval | None
+    pass_any: float
+    agreement: float | None
+    variance_within: float | None
+    variance_between: float | None

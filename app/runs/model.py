@@ -7,7 +7,7 @@ from typing import Generic, Literal, TypeVar
 
 from pydantic import Field
 
-from app.runs.figures import Calibration, Scores, Slice
+from app.runs.figures import Calibration, Repeats, Scores, Slice
 from layers.model import EvalPrediction, Identifier, JsonObject, Label, Value
 
 SCHEMA_VERSION: Literal[1] = 1
@@ -145,6 +145,7 @@ class EvalReport(Scores):
     binary: Scores | None = None
     slices: tuple[Slice, ...] = ()
     calibration: Calibration | None = None
+    repeats: Repeats | None = None
     predictions: tuple[EvalPrediction, ...] | None = None
 
 

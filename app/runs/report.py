@@ -42,6 +42,7 @@ def derive_report(
         binary=_collapsed(tally, profile, breakdown) if binary else None,
         slices=derive_slices(breakdown.slices, whole) if breakdown else (),
         calibration=calibration,
+        repeats=breakdown.repeats if breakdown else None,
     )
 
 

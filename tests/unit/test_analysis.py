@@ -5,7 +5,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import fisher_exact
 
@@ -46,6 +46,7 @@ def report_of(rows, paths=(), profile=PROFILE, *, binary=False, n_total=None, gr
 # --- slices -----------------------------------------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(ROWS)
 def test_the_parts_of_a_slice_add_up_to_the_whole(rows) -> None:
     report = report_of(rows, ["/input/kind"])
@@ -115,6 +116,7 @@ def test_an_example_without_a_record_is_in_its_part_all_the_same() -> None:
 # --- calibration ------------------------------------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(ROWS)
 def test_calibration_is_what_the_confidences_say(rows) -> None:
     """Brier score and bins from sums are those computed one by one, in both readings."""
@@ -145,6 +147,7 @@ def test_a_confidence_that_is_no_certainty_is_not_calibrated(means) -> None:
 # --- intervals --------------------------------------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(ROWS)
 def test_every_resampled_interval_lies_in_the_figures_range_and_says_how_it_was_made(rows) -> None:
     report = report_of(rows, binary=True)

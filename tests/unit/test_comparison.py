@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
@@ -53,6 +53,7 @@ def test_the_known_answers_come_through(corrected: int, broke: int, exact: float
     assert made.verdict == ("worse" if made.real else "no_difference_shown")
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(OUTCOMES, OUTCOMES), max_size=60))
 def test_counts_add_up_and_swapping_the_runs_turns_the_difference(pairs) -> None:
     made, turned = contrast(outcomes(*pairs), 0.05), contrast(outcomes(*[(b, a) for a, b in pairs]), 0.05)
@@ -70,6 +71,7 @@ def test_counts_add_up_and_swapping_the_runs_turns_the_difference(pairs) -> None
         assert made.verdict == "nothing_to_compare"
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(OUTCOMES, OUTCOMES), min_size=1, max_size=60))
 def test_the_worst_case_is_never_better_than_any_way_the_unscored_could_have_gone(pairs) -> None:
     """Pairs that neither scored say nothing; of the others the candidate's count as wrong, the baseline's as right."""
@@ -230,6 +232,7 @@ def test_groups_that_all_change_alike_leave_no_doubt() -> None:
     assert compare(one, SIDE, SIDE).strict.real
 
 
+@settings(deadline=None)
 @given(st.integers(0, 200), st.integers(0, 200), st.floats(0, 30))
 def test_a_decision_that_was_reached_stays(corrected: int, broke: int, peak: float) -> None:
     """The largest e-value ever seen counts, and it never shrinks."""

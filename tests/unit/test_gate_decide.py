@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.gates.checks import JudgeCoverage
@@ -214,6 +214,7 @@ def test_the_worst_case_of_a_label_is_a_miss_or_a_false_alarm(metric, label, obs
     assert found.low <= found.observed <= found.high
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from(["a", "b", "c"]), st.sampled_from(["a", "b", "c", None]), st.just(0)),
@@ -284,6 +285,7 @@ def test_binary_floors_read_the_collapsed_labels() -> None:
     assert plain["floor accuracy (binary)"].status is Status.MISSING
 
 
+@settings(deadline=None)
 @given(st.floats(0, 1), st.floats(0, 0.4), st.floats(0, 0.4), st.floats(0, 1), st.integers(1, 500))
 def test_a_floor_never_passes_below_it_nor_blocks_above_it(observed, down, up, floor, n) -> None:
     found = Measure(observed, observed - down, observed + up, n, n, lambda _: 1)
@@ -374,6 +376,7 @@ def test_many_labels_are_adjusted_for_looking_often() -> None:
     assert gate(text, run, pairing=many)["regression of bad"].status is Status.WARN
 
 
+@settings(deadline=None)
 @given(
     st.integers(0, 60),
     st.integers(0, 60),

@@ -3,7 +3,7 @@
 from xml.etree import ElementTree as ET
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.gates.model import decision_json
@@ -48,6 +48,7 @@ def test_junit_counts_blocks_as_failures_and_doubt_as_errors() -> None:
     assert properties["verdict"] == "BLOCK"
 
 
+@settings(deadline=None)
 @given(HOSTILE, HOSTILE, HOSTILE)
 def test_junit_is_well_formed_whatever_the_text(name: str, label: str, reason: str) -> None:
     """What XML can't carry is replaced; nothing breaks out of its element."""
@@ -59,6 +60,7 @@ def test_junit_is_well_formed_whatever_the_text(name: str, label: str, reason: s
     }
 
 
+@settings(deadline=None)
 @given(HOSTILE, HOSTILE, HOSTILE)
 def test_markdown_keeps_its_table_whatever_the_text(name: str, label: str, reason: str) -> None:
     """One row a rule, seven cells a row, every foreign text in a code span of one line."""

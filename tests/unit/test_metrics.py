@@ -4,7 +4,7 @@ import math
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
@@ -73,6 +73,7 @@ def test_wilson_known_values(successes, n, low, high) -> None:
     assert interval.high == pytest.approx(high, abs=1e-6)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_wilson_agrees_with_scipy(counts) -> None:
     """An independent implementation says the same."""
@@ -144,6 +145,7 @@ def test_labels_stand_in_the_profiles_order() -> None:
     assert report.confusion.labels == ("low", "high", "ant", "zebra")
 
 
+@settings(deadline=None)
 @given(PAIRS, FAILURES, st.integers(0, 5))
 def test_counts_add_up_and_every_figure_is_a_share(pairs, failures, rest) -> None:
     """No example is lost, no figure leaves 0..1, nothing is NaN, and each null has its reason."""
@@ -171,6 +173,7 @@ def test_counts_add_up_and_every_figure_is_a_share(pairs, failures, rest) -> Non
         assert scores.accuracy <= bounds.best + 1e-12
 
 
+@settings(deadline=None)
 @given(PAIRS, st.randoms())
 def test_the_order_of_examples_does_not_matter(pairs, random) -> None:
     shuffled = list(pairs)
@@ -178,6 +181,7 @@ def test_the_order_of_examples_does_not_matter(pairs, random) -> None:
     assert score(tally_of(pairs)) == score(tally_of(shuffled))
 
 
+@settings(deadline=None)
 @given(PAIRS.filter(bool))
 def test_f1_is_the_harmonic_mean_where_both_parts_are_there(pairs) -> None:
     for row in score(tally_of(pairs)).per_label:
