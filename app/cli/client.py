@@ -52,7 +52,9 @@ async def _local(settings: Settings, *, execute: bool) -> AsyncIterator[httpx.As
 
     configure_logging("error", "pretty")
     telemetry = settings.telemetry.model_copy(update={"enabled": settings.telemetry.given("endpoint")})
-    app = service_app(settings.model_copy(update={"telemetry": telemetry}), execute=execute)
+    # Its systems may be elsewhere than those of the workers on the same store, so each leaves the other's runs alone.
+    runs = settings.runs.model_copy(update={"shared": False, "work": True})
+    app = service_app(settings.model_copy(update={"telemetry": telemetry, "runs": runs}), execute=execute)
     try:
         async with app.router.lifespan_context(app) as state:
             shared = dict(state or {})

@@ -102,15 +102,31 @@ def score(  # noqa: PLR0913, PLR0917 - one parameter per option
 def serve(
     host: Annotated[str | None, Option("--host", help="Address to bind (ARBITER_HOST).")] = None,
     port: Annotated[int | None, Option("--port", min=0, max=65535, help="Port to bind (ARBITER_PORT).")] = None,
+    no_work: Annotated[
+        bool, Option("--no-work", help="Leave what is accepted to `worker` processes (ARBITER_RUN_WORK).")
+    ] = False,
 ) -> None:
     """Run the service."""
     from app.cli.serve import serve as work
 
     settings = settings_or_exit()
+    if no_work:
+        settings = settings.model_copy(update={"runs": settings.runs.model_copy(update={"work": False})})
     given: dict[str, Any] = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     server = settings.server.model_copy(update=given)
     try:
         work(settings.model_copy(update={"server": server}))
+    except ConfigurationError as exc:
+        fail(str(exc), USAGE)
+
+
+@app.command()
+def worker() -> None:
+    """Do what services on the same store accept: runs, evaluations and adjudications. Start as many as you like."""
+    from app.cli.worker import work
+
+    try:
+        work(settings_or_exit())
     except ConfigurationError as exc:
         fail(str(exc), USAGE)
 
@@ -243,6 +259,15 @@ def runs_cancel(run_id: str, server: Server = None, key: Key = None) -> None:
     from app.cli.client import post
 
     run = _read_command(lambda client: post(client, f"/runs/{run_id}/cancel"), server, key)
+    write_text(f"{run['run_id']} {run['status']}")
+
+
+@runs_app.command("retry")
+def runs_retry(run_id: str, server: Server = None, key: Key = None) -> None:
+    """Ask again about what failed in a run that has ended; successes stay."""
+    from app.cli.client import post
+
+    run = _read_command(lambda client: post(client, f"/runs/{run_id}/retry"), server, key)
     write_text(f"{run['run_id']} {run['status']}")
 
 

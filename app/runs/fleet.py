@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from sqlalchemy import Connection, delete, insert, select, text, update
 from app.runs.tables import workers
 from app.store.database import Database
 from app.store.ids import now
+from layers.ports import Clock
 
 BEATS = 4
 """Signs of life within one lease."""
@@ -41,7 +43,9 @@ class Worker:
 class Fleet:
     """This process among the others. All times are the database's, so that no two clocks need agree."""
 
-    def __init__(self, database: Database, *, lease: float, code_version: str) -> None:
+    def __init__(self, database: Database, *, lease: float, code_version: str, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
+        self._heard_at = -math.inf
         self._database = database
         self._lease = lease
         self._code_version = code_version[:64]
@@ -63,7 +67,13 @@ class Fleet:
     async def beat(self) -> None:
         """Give a sign of life. Whoever was taken for dead is back with that, but not what it held."""
         if self.me is not None:
+            began = self._clock()
             await self._database.alone(self._beat)
+            self._heard_at = began
+
+    def is_heard(self) -> bool:
+        """Whether the others know that this process is alive; if not, they may do its work by now."""
+        return self._clock() - self._heard_at < self._lease
 
     async def leave(self) -> None:
         """Say goodbye."""

@@ -17,12 +17,16 @@ STORE_RETRY_SECONDS = 1.0
 
 
 class Chunk:
-    """A claimed chunk while its questions are asked. `lost`: it is another's by now, and nothing more of it is kept."""
+    """A claimed chunk while its questions are asked.
+
+    `lost`: it is another's by now, and nothing more of it is kept. `left`: not all of it was asked.
+    """
 
     def __init__(self, run: StoredRun, claim: Claim, records: RecordStore, observer: RunObserver) -> None:
         self.run = run
         self.claim = claim
         self.lost = False
+        self.left = False
         self._records = records
         self._observer = observer
 

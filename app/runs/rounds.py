@@ -65,7 +65,7 @@ class Rounds:
         """Join the others, free what an earlier process in this one's seat held, and go round from now on."""
         me = await self._fleet.join(self._engine.executor)
         await self._bury(await self._dead(look_at_all=True))
-        self._work.begin(me, self._may_ask)
+        self._work.begin(me, self._may_ask, self._fleet.is_heard)
         self._task = asyncio.create_task(self._go_on())
 
     async def end(self) -> None:

@@ -50,7 +50,8 @@ class RunWork:
     """Implements the engine's `Work`; `poke` is for callers who changed a run's status.
 
     `begin` it with the name that this process goes by; the engine's steps wait for that. `admits` says whether it is
-    a run's turn. `on_rest` is called whenever work on a run came to an end here.
+    a run's turn, `is_heard` whether the others know this process to be alive: while they don't, it asks nobody.
+    `on_rest` is called whenever work on a run came to an end here.
     """
 
     def __init__(
@@ -73,15 +74,16 @@ class RunWork:
         self._halted = False
         self._me = ""
         self._admits: Callable[[StoredRun], Awaitable[bool]] | None = None
+        self._is_heard: Callable[[], bool] = lambda: False
         self._begun = anyio.Event()
         self._stretches: dict[str, str] = {}
         self._held: set[tuple[int, int]] = set()
         self._claiming = anyio.Lock()
         self._sessions = Sessions(systems, records.standing, self._size.examples)
 
-    def begin(self, me: str, admits: Callable[[StoredRun], Awaitable[bool]]) -> None:
+    def begin(self, me: str, admits: Callable[[StoredRun], Awaitable[bool]], is_heard: Callable[[], bool]) -> None:
         """Let the steps do their work."""
-        self._me, self._admits = me, admits
+        self._me, self._admits, self._is_heard = me, admits, is_heard
         self._begun.set()
 
     def rate(self, run_id: str) -> float | None:
@@ -155,6 +157,8 @@ class RunWork:
         if run is None or run.status not in BUSY or not await self._may_go_on(run):
             return None
         session = await self._sessions.of(run)
+        while not self._is_heard():
+            await anyio.sleep(STORE_RETRY_SECONDS)
         claim = await self._claim(run, size, session.concurrency)
         if claim is None:
             return None
@@ -223,9 +227,9 @@ class RunWork:
             await self._runs.move(session.run.run_id, RunStatus.FAILED, only_from=BUSY, failure=failure)
         if self._halted:
             await anyio.sleep_forever()  # until it is cancelled: a result would say that these were all asked
-        if session.gate.stopped:
+        if session.gate.stopped or chunk.left:
             await self._chunks.let_go(claim)
-        elif not chunk.lost:
+        else:
             await self._chunks.finish(claim)
         return bool(questions)
 
@@ -241,7 +245,8 @@ class RunWork:
     async def _execute(self, session: Session, chunk: Chunk, questions: list[tuple[int, int, bytes]]) -> None:
         def items() -> Iterator[Item]:
             for unit, repeat, data in questions:
-                if chunk.lost:
+                if chunk.lost or not self._is_heard():
+                    chunk.left = True
                     return
                 yield Item(unit, repeat, EvalExample.model_validate_json(data))
 

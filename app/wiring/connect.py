@@ -87,6 +87,7 @@ class _Builder:
         self.telemetry = telemetry
         self.metrics = metrics
         self.execute = execute
+        self.works = execute and settings.runs.work
 
     async def build(self) -> Services:
         settings = self.settings
@@ -150,7 +151,7 @@ class _Builder:
         )
 
     async def _adjudications(self, service: AdjudicationService) -> AdjudicationService:
-        if self.execute:
+        if self.works:
             group = await self.stack.enter_async_context(anyio.create_task_group())
             self.stack.callback(group.cancel_scope.cancel)
             group.start_soon(service.work)
@@ -170,13 +171,13 @@ class _Builder:
         if self.execute:
             group = await self.stack.enter_async_context(anyio.create_task_group())
             self.stack.callback(group.cancel_scope.cancel)
-            group.start_soon(service.work)
+            if self.works:
+                group.start_soon(service.work)
             group.start_soon(QueueGauge(self.metrics, service.backlog).run)
         return service
 
     async def _runs(self, database: Database, systems: dict[str, System]) -> RunService:
-        works = self.execute and self.settings.runs.work
-        engine: RunEngine = DbosEngine(locate(self.settings.store.url).url) if works else IdleEngine()
+        engine: RunEngine = DbosEngine(locate(self.settings.store.url).url) if self.works else IdleEngine()
         service = RunService(
             database,
             engine,
