@@ -27,7 +27,7 @@ from app.wiring import service_app
 from tests.critics import TEXT, accept, challenge, labels
 from tests.fakes import client_of
 from tests.standins import Call, Remote, Wire, nobody, ollama, playing
-from tests.unit.test_critic_config import FILE, written
+from tests.unit.test_critic_config import written
 
 pytestmark = pytest.mark.anyio
 
@@ -82,12 +82,14 @@ def rows(size: int, prefix: str = "e") -> list[dict[str, Any]]:
     ]
 
 
-async def finished(http: httpx.AsyncClient, examples: list[dict[str, Any]], pipeline: str = "critic") -> dict[str, Any]:
+async def finished(
+    http: httpx.AsyncClient, examples: list[dict[str, Any]], pipeline: str = "critic", *, patience: float = 30
+) -> dict[str, Any]:
     body = {"system": "tickets", "dataset": {"examples": examples}, "options": {"pipeline": pipeline}}
     response = await http.post("/runs", json=body)
     assert response.status_code == 202, response.text
     run: dict[str, Any] = response.json()
-    with anyio.fail_after(30):
+    with anyio.fail_after(patience):
         while run["status"] not in {"succeeded", "failed"}:
             await anyio.sleep(0.02)
             run = (await http.get(f"/runs/{run['run_id']}")).json()
@@ -181,4 +183,3 @@ async def test_runs_that_are_no_classifiers_have_no_trail(tmp_path: Path) -> Non
         for run_id in (run, "01900000-0000-7000-8000-000000000000"):
             for path in ("critic", "critic/audit"):
                 assert (await http.get(f"/runs/{run_id}/{path}")).status_code == 404
-    assert "tickets" in FILE
