@@ -278,3 +278,8 @@ async def test_hostile_names_are_hashed_shown_and_found(tmp_path: Path) -> None:
         assert not await subject.holds(f"{name}:3")
     for place in ("", ":", "a", "a:3", "../x:1", "/etc/passwd:1", "-rf:0", "-rf:-1", "-rf:٣", "-rf:" + "9" * 30):
         assert not await subject.holds(place)
+
+
+def test_the_example_in_the_documentation_can_be_used() -> None:
+    loaded = load_config(Path(scan.__file__).parents[2] / "docs" / "arbiter.toml")
+    assert [check.name for check in loaded.config.checks] == ["tests", "types", "scope", "debugging"]
