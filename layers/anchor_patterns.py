@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from string import ascii_uppercase, digits
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +14,8 @@ class Row:
     Two finds are the same anchor when `scheme` and the text of the groups are the same, so that
     `GDPR Article 33` and `Art. 33 of the GDPR` are one. A row is only tried near one of its `cues`: literal text that
     every match holds, at most `reach` characters after its beginning. A cue begins with a whole word, unless it ends in
-    `*`, which stands for a cue that may stand inside one. `cased` rows tell `SAR` from `sar`; the others see small
+    `*`, which stands for a cue that may stand inside one; where `after` is given, one of its characters stands right before
+    the cue. `cased` rows tell `SAR` from `sar`; the others see small
     letters. Each repetition is bounded, so that time stays linear.
     """
 
@@ -24,6 +26,7 @@ class Row:
     pattern: str
     reach: int = 0
     cased: bool = False
+    after: str = ""
 
 
 _MONTH_NAMES = (
@@ -54,14 +57,21 @@ FRAGMENTS: dict[str, str] = {
 
 
 def _citation(
-    name: str, cues: tuple[str, ...], pattern: str, *, scheme: str = "", reach: int = 0, cased: bool = False
+    name: str,
+    cues: tuple[str, ...],
+    pattern: str,
+    *,
+    scheme: str = "",
+    reach: int = 0,
+    cased: bool = False,
+    after: str = "",
 ) -> Row:
-    return Row(name, "citation", scheme or name, cues, pattern, reach, cased)
+    return Row(name, "citation", scheme or name, cues, pattern, reach, cased, after)
 
 
 CITATIONS: tuple[Row, ...] = (
     _citation("policy_id", _DOMAINS, r"(<domain>(?:[-_][a-z][a-z0-9]{0,9}){0,3}[-_][0-9]{1,5}[a-z]?)", scheme="id"),
-    _citation("three_part_id", ("-*",), r"([A-Z]{2,10}(?<!TXN|ACC|REF|INV|CVE|CWE|ISO|SHA|UTF|FIN)(?:-[A-Z]{2,10}){1,3}-[0-9]{2,5})", scheme="id", reach=10, cased=True),
+    _citation("three_part_id", ("-*",), r"([A-Z]{2,10}(?<!TXN|ACC|REF|INV|CVE|CWE|ISO|SHA|UTF|FIN)(?:-[A-Z]{2,10}){1,3}-[0-9]{2,5})", scheme="id", reach=10, cased=True, after=ascii_uppercase),
     _citation("usc", ("u.s.c", "u. s. c", "usc*"), r"([0-9]{1,2}) ?u\.? ?s\.? ?c\.?(?: ?(?:§{1,2}|sections?|sec\.))? ?([0-9]{1,5}[a-z]{0,2}(?:-[0-9]{1,3})?)<sub>", reach=5),
     _citation("cfr", ("c.f.r", "cfr*"), r"([0-9]{1,2}) ?c\.?f\.?r\.?(?: ?(?:§{1,2}|parts?|section))? ?([0-9]{1,4}(?:\.[0-9]{1,4})?)<sub>", reach=5),
     _citation("gdpr_article", ("gdpr",), r"gdpr,? ?(?:articles?|art\.?) ?([0-9]{1,2})<sub>", scheme="gdpr"),
@@ -146,7 +156,7 @@ KEYWORDS: tuple[Row, ...] = (
 )  # fmt: skip
 
 DATES: tuple[Row, ...] = (
-    Row("iso_date", "date", "date", ("-*",), r"(?P<y>[12][0-9]{3})-(?P<m>[01][0-9])-(?P<d>[0-3][0-9])(?:t[0-9:.]{2,16}(?:z|[+-][0-9:]{2,5})?)?", 4),
+    Row("iso_date", "date", "date", ("-*",), r"(?P<y>[12][0-9]{3})-(?P<m>[01][0-9])-(?P<d>[0-3][0-9])(?:t[0-9:.]{2,16}(?:z|[+-][0-9:]{2,5})?)?", 4, after=digits),
     Row("day_month_year", "date", "date", tuple(MONTHS), r"(?P<d>[0-3]?[0-9])(?:st|nd|rd|th)? <month>\.?,? (?P<y>[12][0-9]{3})", 7),
     Row("month_day_year", "date", "date", tuple(MONTHS), r"<month>\.? (?P<d>[0-3]?[0-9])(?:st|nd|rd|th)?,? (?P<y>[12][0-9]{3})"),
 )  # fmt: skip

@@ -6,23 +6,24 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, lru_cache
+from operator import attrgetter
+from typing import NamedTuple
 
 from layers.anchor_patterns import CITATIONS, DATES, FRAGMENTS, KEYWORDS, MONTHS, Row
 from layers.folding import Normal, fold, normal, squash, without_section
 from layers.names import codes, proper_names
-from layers.numerals import CURRENCIES, SHARED_SIGNS, Numeral, means, numerals, written
+from layers.numerals import CURRENCIES, SHARED_SIGNS, Numeral, has_digit, means, numerals, written
 
 __all__ = ["AnchorToken", "Held", "find_anchors", "find_claims", "fold", "holds"]
 
 
-@dataclass(frozen=True, slots=True)
-class AnchorToken:
+class AnchorToken(NamedTuple):
     """A token that can be checked. `start` and `end` index the text that was searched.
 
     `kind` is `citation`, `keyword`, `amount`, `percent`, `number`, `date`, `name` or `code`. `value` is the number with
     its scale applied (`$890M` is 890000000) and `unit` its currency, `%` or unit of time. `key` is the comparable form:
-    two anchors with the same key are one.
+    two anchors with the same key are one. `numeral` is a number as it was read.
     """
 
     text: str
@@ -32,12 +33,18 @@ class AnchorToken:
     start: int
     end: int
     key: str = ""
+    numeral: Numeral | None = None
+
+    def figure(self) -> Numeral | None:
+        """The number that this anchor writes."""
+        return self.numeral or written(self.text)
 
 
 def find_claims(text: str) -> tuple[AnchorToken, ...]:
     """The anchors that a regulatory narrative must be able to back: citations, keywords, amounts and percentages."""
     prose = normal(text)
-    found = [*_rows(prose, _CLAIMS), *(token for token in _numbers(prose) if token.kind in {"amount", "percent"})]
+    found = _rows(prose, _CLAIMS)
+    found += [token for token in _numbers(prose, measured=True) if token.kind != "number"]
     return _without_overlaps(found)
 
 
@@ -65,7 +72,7 @@ class Held:
     def has(self, anchor: AnchorToken) -> bool:
         """Whether the text really contains the anchor."""
         if anchor.value is not None and anchor.kind != "date":
-            number = written(anchor.text)
+            number = anchor.figure()
             return number is not None and self.has_number(number)
         if anchor.key in self._keys:
             return True
@@ -73,14 +80,15 @@ class Held:
 
     def has_number(self, number: Numeral) -> bool:
         """Whether some number in the text may fairly be written so."""
-        return any(means(found.value, found.unit, number) for found in self._numerals)
+        return any([means(found.value, found.unit, number) for found in self.numerals])
 
     @cached_property
     def _keys(self) -> frozenset[str]:
         return frozenset(token.key for token in (*_rows(self._prose, _CLAIMS), *_rows(self._prose, _DATES)))
 
     @cached_property
-    def _numerals(self) -> tuple[Numeral, ...]:
+    def numerals(self) -> tuple[Numeral, ...]:
+        """Its numbers, those with a minus before them as negative values."""
         return tuple(numeral if not numeral.signed else _negative(numeral) for numeral in numerals(self._prose.lower))
 
     @cached_property
@@ -96,10 +104,13 @@ def _negative(numeral: Numeral) -> Numeral:
 
 
 class _Table:
-    """Rows, compiled, and found by the words that must occur for them to apply."""
+    """Rows, compiled, and found by the words that must occur for them to apply.
+
+    A cue that may stand anywhere belongs to a row whose matches hold a digit: a text without one is not searched.
+    """
 
     def __init__(self, rows: tuple[Row, ...]) -> None:
-        self._by_word: dict[str, list[_Cue]] = {}
+        self._by_word: dict[bytes, list[_Cue]] = {}
         self._anywhere: list[_Cue] = []
         for row in rows:
             pattern = _compile(row)
@@ -108,44 +119,63 @@ class _Table:
                 if text.endswith("*"):
                     self._anywhere.append(cue)
                 else:
-                    self._by_word.setdefault(text.lower().translate(_SPLIT).split()[0], []).append(cue)
+                    self._by_word.setdefault(_words(text.lower())[0], []).append(cue)
         self._words = frozenset(self._by_word)
 
-    def matches(self, prose: Normal) -> Iterator[tuple[Row, re.Match[str]]]:
-        """Every match of every row near one of its cues."""
-        for word in self._words.intersection(prose.lower.translate(_SPLIT).split()):
+    def matches(self, prose: Normal) -> list[Found]:
+        """Every match of every row near one of its cues, in no order."""
+        found: list[Found] = []
+        for word in self._words.intersection(_words(prose.lower)):
             for cue in self._by_word[word]:
-                yield from cue.matches(prose)
-        for cue in self._anywhere:
-            yield from cue.matches(prose)
+                cue.find(prose.plain if cue.cased else prose.lower, found)
+        for cue in self._anywhere if has_digit(prose.lower) else ():
+            text = prose.plain if cue.cased else prose.lower
+            if cue.literal in text:
+                cue.find(text, found)
+        return found
 
 
-@dataclass(frozen=True, slots=True)
+Found = tuple[Row, re.Match[str]]
+
+
 class _Cue:
     """A literal near which a row's pattern is tried. Finding literals is many times faster than trying patterns."""
 
-    literal: str
-    row: Row
-    pattern: re.Pattern[str]
+    __slots__ = ("after", "cased", "literal", "pattern", "reach", "row")
 
-    def matches(self, prose: Normal) -> Iterator[tuple[Row, re.Match[str]]]:
-        text = prose.plain if self.row.cased else prose.lower
-        at = text.find(self.literal)
-        if at < 0:
+    def __init__(self, literal: str, row: Row, pattern: re.Pattern[str]) -> None:
+        self.literal, self.row, self.pattern = literal, row, pattern
+        self.cased, self.reach, self.after = row.cased, row.reach, row.after
+
+    def find(self, text: str, found: list[Found]) -> None:
+        """Add every match."""
+        literal, match_at = self.literal, self.pattern.match
+        at = text.find(literal)
+        if self.reach or len(text) > _WINDOW * _WINDOW:
+            self._find_in_reach(text, at, found)
             return
-        dense = len(text) > _WINDOW * _WINDOW and text.count(self.literal, at) * _WINDOW > len(text)
-        for match in self.pattern.finditer(text) if dense else self._near(text, at):
-            if begins_word(text, match.start()):
-                yield self.row, match
-
-    def _near(self, text: str, at: int) -> Iterator[re.Match[str]]:
-        reach, done = self.row.reach, 0
         while at >= 0:
-            start = max(done, at - reach)
-            match = self.pattern.search(text, start, at + _WINDOW) if reach else self.pattern.match(text, at)
+            after = at + 1
+            if begins_word(text, at) and (match := match_at(text, at)) is not None:
+                found.append((self.row, match))
+                after = match.end()
+            at = text.find(literal, after)
+
+    def _find_in_reach(self, text: str, at: int, found: list[Found]) -> None:
+        """The same where the cue may stand further on in a match, or so often that the pattern itself is faster."""
+        if text.count(self.literal) * _WINDOW > len(text) > _WINDOW * _WINDOW:
+            found += ((self.row, match) for match in self.pattern.finditer(text) if begins_word(text, match.start()))
+            return
+        done = 0
+        look = self.pattern.search if self.reach else self.pattern.match
+        while at >= 0:
+            match = None
+            if not self.after or text[at - 1 : at] in self.after:
+                match = look(text, max(done, at - self.reach), at + _WINDOW)
             if match is not None:
                 done = match.end()
-                yield match
+                if begins_word(text, match.start()):
+                    found.append((self.row, match))
             at = text.find(self.literal, max(at + 1, done))
 
 
@@ -158,7 +188,12 @@ def begins_word(text: str, start: int) -> bool:
     return start == 0 or not (text[start - 1].isalnum() or text[start - 1] in "_-")
 
 
-_SPLIT = {code: " " for code in range(128) if not chr(code).isalnum()} | {ord("§"): " "}
+_SPLIT = bytes(code if code < 128 and chr(code).isalnum() else ord(" ") for code in range(256))
+
+
+def _words(lower: str) -> list[bytes]:
+    """The runs of plain letters and digits. As bytes they cost a fraction of what they do as text."""
+    return lower.encode("ascii", "replace").translate(_SPLIT).split()
 
 
 def _compile(row: Row) -> re.Pattern[str]:
@@ -173,13 +208,15 @@ _CLAIMS = _Table(CITATIONS + KEYWORDS)
 _DATES = _Table(DATES)
 
 
-def _rows(prose: Normal, table: _Table) -> Iterator[AnchorToken]:
+def _rows(prose: Normal, table: _Table) -> list[AnchorToken]:
+    tokens: list[AnchorToken] = []
     for row, match in table.matches(prose):
         start, end = match.span()
         if row.kind != "date":
-            yield _token(prose, row.kind, start, end, row.scheme, parts=match.groups())
+            tokens.append(_token(prose, row.kind, start, end, row.scheme, parts=match.groups()))
         elif (day := _day(match)) is not None:
-            yield _token(prose, "date", start, end, "date", value=day)
+            tokens.append(_token(prose, "date", start, end, "date", value=day))
+    return tokens
 
 
 def _day(match: re.Match[str]) -> Decimal | None:
@@ -203,21 +240,30 @@ def _token(
     value: Decimal | None = None,
 ) -> AnchorToken:
     begin, stop = prose.span(start, end)
-    if scheme in {"name", "code", "title"}:
+    if scheme in _WHOLE:
         key = f"{scheme}:{squash(without_section(prose.plain[start:end]))}"
     elif value is not None:
         key = f"{scheme}:{value}"
     else:
-        key = ":".join((scheme, *(squash(part) for part in parts if part)))
+        key = _key(scheme, parts)
     return AnchorToken(prose.original[begin:stop], kind, value, None, begin, stop, key)
 
 
-def _numbers(prose: Normal) -> Iterator[AnchorToken]:
-    for numeral in numerals(prose.lower):
+_WHOLE = frozenset({"name", "code", "title"})
+
+
+@lru_cache(maxsize=4096)
+def _key(scheme: str, parts: tuple[str | None, ...]) -> str:
+    """Parts of a pattern are short: each of its repetitions is bounded."""
+    return ":".join((scheme, *(squash(part) for part in parts if part)))
+
+
+def _numbers(prose: Normal, *, measured: bool = False) -> Iterator[AnchorToken]:
+    for numeral in numerals(prose.lower, measured=measured):
         start, end = prose.span(numeral.start, numeral.end)
         value = -numeral.value if numeral.signed else numeral.value
         key = f"{numeral.unit or ''}:{value.normalize()}"
-        yield AnchorToken(prose.original[start:end], _kind(numeral), value, numeral.unit, start, end, key)
+        yield AnchorToken(prose.original[start:end], _kind(numeral), value, numeral.unit, start, end, key, numeral)
 
 
 def _kind(numeral: Numeral) -> str:
@@ -232,16 +278,21 @@ _WEIGHT = {"citation": 0, "date": 1, "keyword": 2, "amount": 3, "percent": 3, "n
 
 def _without_overlaps(found: list[AnchorToken]) -> tuple[AnchorToken, ...]:
     """The weightiest of those that overlap, the longest among equals; in text order."""
-    found.sort(key=lambda token: (token.start, _WEIGHT[token.kind], -token.end, token.key))
+    found.sort(key=_BY_START)
     kept: list[AnchorToken] = []
+    end = 0
     for token in found:
-        if kept and token.start < kept[-1].end:
+        if token.start < end:
             if _rank(token) < _rank(kept[-1]):
-                kept[-1] = token
+                kept[-1], end = token, token.end
             continue
         kept.append(token)
+        end = token.end
     return tuple(kept)
 
 
-def _rank(token: AnchorToken) -> tuple[int, int]:
-    return _WEIGHT[token.kind], token.start - token.end
+_BY_START = attrgetter("start")
+
+
+def _rank(token: AnchorToken) -> tuple[int, int, str]:
+    return _WEIGHT[token.kind], token.start - token.end, token.key

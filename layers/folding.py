@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from operator import itemgetter
 
 _SLICE = 512
 """Normalisation is quadratic in a run of combining marks, so that long runs are normalised in slices."""
+
+_SHORT = 4
 
 _HYPHENS = "\u2010\u2011\u2012\u2013\u2014\u2015\u2043\u2212\ufe58\ufe63\uff0d\u058a\u1806\u2e3a\u2e3b\u30fb"
 _SINGLE_QUOTES = "\u2018\u2019\u201a\u201b\u2032\u2035\u2039\u203a\u02bc\u00b4\uff07"
@@ -36,7 +38,8 @@ FOLD_TABLE: dict[int, str] = str.maketrans(
     | dict.fromkeys(_INVISIBLE, "")
 )
 
-_RUN = re.compile(r"[\x00-\x7f]?[^\x00-\x7f]+")
+_ASCII = bytes(range(128))
+_RUN = re.compile(r"[^\x00-\x7f]+")
 _NOT_WORD = re.compile(r"[^\w]+|_")
 
 
@@ -44,14 +47,15 @@ _NOT_WORD = re.compile(r"[^\w]+|_")
 class Normal:
     """A text made comparable with its case kept (`plain`) and without (`lower`, same length), aligned to the original.
 
-    `moved` are the stretches whose length changed: where each ends in `plain`, its length there, and where it begins
-    and ends in the original.
+    `moved` are the stretches whose length changed: where each ends in `plain` (`ends` once more), its length there, and
+    where it begins and ends in the original.
     """
 
     original: str
     plain: str
     lower: str
     moved: tuple[tuple[int, int, int, int], ...] = ()
+    ends: tuple[int, ...] = ()
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """The stretch of the original text that a stretch of `plain` came from."""
@@ -60,7 +64,7 @@ class Normal:
         return self._origin(start, is_end=False), self._origin(end, is_end=True)
 
     def _origin(self, position: int, *, is_end: bool) -> int:
-        at = bisect_right(self.moved, position, key=itemgetter(0))
+        at = bisect_right(self.ends, position)
         if at < len(self.moved):
             end, length, first, last = self.moved[at]
             if position > end - length:
@@ -75,9 +79,9 @@ def normal(text: str) -> Normal:
     parts: list[str] = []
     moved: list[tuple[int, int, int, int]] = []
     done = length = 0
-    for run in _RUN.finditer(text):
-        start, end = run.span()
-        folded = _fold_run(run.group())
+    for start, end in _foreign_runs(text):
+        start = max(start - 1, done)  # a mark may belong to the plain letter before it
+        folded = _fold_run(text[start:end])
         parts += (text[done:start], folded)
         length += start - done + len(folded)
         if len(folded) != end - start:
@@ -85,10 +89,29 @@ def normal(text: str) -> Normal:
         done = end
     parts.append(text[done:])
     plain = "".join(parts)
-    return Normal(text, plain, plain.lower(), tuple(moved))
+    return Normal(text, plain, plain.lower(), tuple(moved), tuple(stretch[0] for stretch in moved))
+
+
+def _foreign_runs(text: str) -> Iterator[tuple[int, int]]:
+    """Where characters beyond ASCII stand. Looking for the few that there mostly are is faster than a pattern."""
+    foreign = text.encode("utf-8", "surrogatepass").translate(None, _ASCII).decode("utf-8", "surrogatepass")
+    if len(foreign) * 16 > len(text):
+        yield from (run.span() for run in _RUN.finditer(text))
+        return
+    start = end = -1
+    for character in foreign:
+        at = text.find(character, end if end >= 0 else 0)
+        if at != end:
+            if end >= 0:
+                yield start, end
+            start = at
+        end = at + 1
+    yield start, end
 
 
 def _fold_run(run: str) -> str:
+    if len(run) <= _SHORT:
+        return _fold_short(run)
     if len(run) <= _SLICE:
         return _fold_slice(run)
     pieces, start = [], 0
@@ -99,6 +122,12 @@ def _fold_run(run: str) -> str:
         pieces.append(_fold_slice(run[start:end]))
         start = end
     return "".join(pieces)
+
+
+@lru_cache(maxsize=4096)
+def _fold_short(run: str) -> str:
+    """A sign or two between plain letters is what comes again and again."""
+    return _fold_slice(run)
 
 
 def _fold_slice(run: str) -> str:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property, lru_cache
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from layers.anchors import AnchorToken, Held, find_claims
 from layers.folding import normal, squash, without_section
 from layers.json_pointer import MISSING, escape, resolve
 from layers.model import EvidenceRole, JsonObject
-from layers.numerals import CURRENCIES, means, numerals, written
+from layers.numerals import CURRENCIES, means, numerals
 from layers.profile import SystemProfile
 
 Place = tuple[EvidenceRole, str]
@@ -24,6 +23,8 @@ Place = tuple[EvidenceRole, str]
 MOST_REFERENCES = 256
 MOST_FIELDS = 5_000
 LONGEST_TEXT = 20_000
+LONGEST_NUMBER = 80
+"""Characters of a field that is a number and nothing else."""
 _SMALL_WORDS = frozenset({"of", "and", "for", "on", "to", "the"})
 
 
@@ -96,8 +97,7 @@ def _texts(entry: Any) -> str:
     return "\n".join(value for value in entry.values() if isinstance(value, str))
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
+class Number(NamedTuple):
     """A number of the payload, its unit where the payload names one, and where it stands."""
 
     value: Decimal
@@ -127,7 +127,14 @@ class Ground:
 
     def naming(self, anchor: AnchorToken) -> tuple[Place, ...]:
         """Where references name the anchor."""
-        return tuple(place for place, reference in self.references if reference.names(anchor))
+        if anchor.value is not None:
+            return tuple([place for place, reference in self._numbered if reference.held.has(anchor)])
+        return tuple([place for place, reference in self.references if reference.names(anchor)])
+
+    @cached_property
+    def _numbered(self) -> tuple[tuple[Place, Reference], ...]:
+        """Those that hold a number: no other can name an amount."""
+        return tuple([each for each in self.references if each[1].held.numerals])
 
     def related(self, anchor: AnchorToken) -> tuple[Place, ...]:
         """Where references may mean the same as the anchor, one of the two being an id and the other a title."""
@@ -135,10 +142,10 @@ class Ground:
 
     def counting(self, anchor: AnchorToken) -> tuple[Place, ...]:
         """Where the payload holds the number that the anchor writes."""
-        figure = written(anchor.text)
+        figure = anchor.figure()
         if figure is None:
             return ()
-        return tuple(number.place for number in self.numbers if means(number.value, number.unit, figure))
+        return tuple([number.place for number in self.numbers if means(number.value, number.unit, figure)])
 
 
 def _numbers(document: JsonObject, role: EvidenceRole, skip: frozenset[str], *, prose: bool) -> Iterator[Number]:
@@ -188,7 +195,9 @@ def _read(value: Any, unit: str | None, *, prose: bool) -> list[tuple[Decimal, s
 
 def _read_text(value: str, unit: str | None, *, prose: bool) -> list[tuple[Decimal, str | None]]:
     """Every number of a text that is prose; otherwise the number that is the whole text."""
-    if value.isalpha() or _TIMESTAMP.match(value) or not (prose or (value and _ONLY_NUMBER.match(value[:64]))):
+    if not prose and (len(value) > LONGEST_NUMBER or not _ONLY_NUMBER.match(value)):
+        return []
+    if value.isalpha() or _TIMESTAMP.match(value):
         return []
     text = normal(value[:LONGEST_TEXT].strip()).lower
     return [

@@ -192,6 +192,25 @@ def test_names_and_codes_are_anchors_only_where_asked_for():
     assert [token.kind for token in find_anchors(text, names=True)] == ["name", "code", "citation"]
 
 
+@given(st.lists(st.one_of(st.sampled_from(
+    ["$", "usd ", " usd", "12", "1,250", "0.5", " ", " %", "%", "-", "k", " million", " bps", "€", " days", ".", "a", "us$",
+     " per cent", "1.2.3", " x", " per", "\u00a7", " us dollars", " eur", "\n", "'", "7", "m ", " bn", " lakh"]
+), st.text(max_size=3)), max_size=14))  # fmt: skip
+def test_looking_for_measured_numbers_only_finds_all_of_them(pieces):
+    """The quick way passes over none that is sized or a percentage, and reads each as the thorough way does."""
+    text = normal("".join(pieces)).lower
+    thorough = [number for number in numerals(text) if number.sized or number.unit == "%"]
+    quick = [number for number in numerals(text, measured=True) if number.sized or number.unit == "%"]
+    assert quick == thorough
+
+
+@given(st.text(alphabet="abc \u00a7\u0301\u2014\u00e9\U0001f600\ud800", max_size=60))
+def test_folding_is_the_same_whether_foreign_characters_are_few_or_many(text):
+    """How they are found makes no difference."""
+    padded = text + "x" * 17 * len(text)
+    assert normal(padded).plain == normal(text).plain + "x" * 17 * len(text)
+
+
 def test_the_same_citation_in_two_forms_is_one_anchor():
     first, second = find_claims("GDPR Article 33 and Art. 33 of the GDPR")
     assert first.key == second.key
