@@ -73,6 +73,9 @@ def score(  # noqa: PLR0913, PLR0917 - one parameter per option
     limit: Annotated[int | None, Option("--limit", min=1, help="Only the first N examples.")] = None,
     concurrency: Annotated[int | None, Option("--concurrency", min=1, max=1024, help="Calls at once.")] = None,
     name: Annotated[str | None, Option("--name", help="What to call the run.")] = None,
+    pipeline: Annotated[
+        str | None, Option("--pipeline", metavar="offline|critic", help="Put a classifier under its critic.")
+    ] = None,
     as_json: AsJson = False,
     server: Server = None,
     key: Key = None,
@@ -88,7 +91,13 @@ def score(  # noqa: PLR0913, PLR0917 - one parameter per option
     settings = settings_or_exit()
     if server is None:
         settings = work.aim(settings, system, url)
-    options: dict[str, Any] = {"driver": driver, "binary": binary, "limit": limit, "concurrency": concurrency}
+    options: dict[str, Any] = {
+        "driver": driver,
+        "binary": binary,
+        "limit": limit,
+        "concurrency": concurrency,
+        "pipeline": pipeline,
+    }
     options = {option: value for option, value in options.items() if value is not None}
     request = {"system": system, "options": options} | ({"name": name} if name else {})
 

@@ -14,6 +14,10 @@ from layers.canonical import canonical_bytes, sha256_of
 from layers.critic import Discard, Labels, State
 
 
+NO_AXIS = ""
+"""Where challenges are counted that name none of the axes."""
+
+
 class _Account:
     """One named cluster under way."""
 
@@ -74,7 +78,8 @@ class ReportBuilder:
         if row.triage_void is not None:
             self._triage_void[row.triage_void] += 1
         if row.challenged is not None:
-            self._challenged[row.challenged] += 1
+            # What a model named may be anything; the plan's axes are few.
+            self._challenged[row.challenged if row.challenged in self._axes else NO_AXIS] += 1
         self._admitted += row.admitted
         self._calls += row.calls
         self._count_labels(row)
