@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property, lru_cache
 from operator import attrgetter
@@ -80,7 +79,7 @@ class Held:
 
     def has_number(self, number: Numeral) -> bool:
         """Whether some number in the text may fairly be written so."""
-        return any([means(found.value, found.unit, number) for found in self.numerals])
+        return any(means(found.value, found.unit, number) for found in self.numerals)
 
     @cached_property
     def _keys(self) -> frozenset[str]:

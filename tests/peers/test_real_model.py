@@ -17,6 +17,8 @@ from adapters.breaker import CircuitBreaker
 from adapters.http import JsonClient, new_http_client
 from adapters.limits import LocalLimiter
 from adapters.openai_compatible import OpenAICompatibleJudge
+from app import verify
+from app.settings import EvaluationSettings, JudgeSettings, NetworkSettings, OpenAISettings
 from app.systems import load_profiles
 from layers.evidence import build_evidence
 from layers.judge import JudgeLayer
@@ -24,6 +26,7 @@ from layers.model import RUNGS, EvalPrediction, InstrumentPath, JudgeVerdict
 from layers.ports import LayerInput
 from layers.structured_call import Parameters, StructuredCall
 from prompts import load
+from tests.standins import FLAGGED, service, settings_for
 
 pytestmark = [pytest.mark.anyio, pytest.mark.model]
 
@@ -135,3 +138,33 @@ async def test_a_real_answer_is_kept_and_a_real_failure_is_not(layer: JudgeLayer
             assert (second.verdict_label, second.claims) == (first.verdict_label, first.claims)
             return
     pytest.fail("the model gave no verdict in forty tries: is its schema still asked for?")
+
+
+async def test_it_judges_flagged_items_through_the_whole_pipeline(model_url: str, tmp_path: Path) -> None:
+    """From the request to the proof: each answer holds a valid verdict or a named failure, and says which."""
+    settings = settings_for(
+        tmp_path,
+        openai=OpenAISettings(base_url=model_url, judge_model="smollm2", timeout=60),
+        judge=JudgeSettings(order=("openai_compatible",)),
+        evaluation=EvaluationSettings(audit_rate=0, judge_timeout=63, request_timeout=95),
+        network=NetworkSettings(breaker_minimum_calls=100),
+    )
+    seen = set()
+    async with service(settings) as http:
+        for name, narrative in NARRATIVES.items():
+            body = {**FLAGGED, "id": name, "raw_output": {**FLAGGED["raw_output"], "narrative": narrative}}
+            answer = (await http.post("/evaluate", json=body, timeout=100)).json()
+            seen.add(check(JudgeVerdict.model_validate(answer["judge_verdict"])))
+            assert answer["degraded"] is True  # nobody can be asked again in this set-up
+            assert answer["disposition"] in {"flag", "review", "pass"}
+            assert answer["compliance"]["violated"] == []
+            bundle = (await http.get(f"/evaluations/{answer['evaluation_id']}/provenance")).json()
+            verify.verify(bundle, lambda *_: None)
+            stages = {stage["name"]: json.loads(stage["payload"]) for stage in bundle["stages"]}
+            (output,) = stages["model_output"]
+            assert output["text"]
+            assert ("failure" in output) is (answer["instrument_path"] == "heuristics_fallback")
+        figures = (await http.get("/judge/metrics")).json()
+    assert figures["total"] == len(NARRATIVES)
+    assert figures["by_source"]["openai_compatible"] == figures["scored_by_judge"]
+    assert seen <= {"answered", *NAMED}
