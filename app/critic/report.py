@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 
 from app.critic.decide import Facts, Ids, Pairs, challenge_rate, decide, effects
 from app.critic.events import Header
@@ -12,7 +11,6 @@ from app.critic.model import Cluster, Plan
 from app.critic.rows import Row
 from layers.canonical import canonical_bytes, sha256_of
 from layers.critic import Discard, Labels, State
-
 
 NO_AXIS = ""
 """Where challenges are counted that name none of the axes."""
@@ -154,14 +152,6 @@ class ReportBuilder:
             outcome=outcome,
             reasons=reasons,
         )
-
-
-def make_report(header: Header, rows: Iterable[Row], control: Control | None = None) -> CriticReport:
-    """The report of these rows."""
-    builder = ReportBuilder(header)
-    for row in rows:
-        builder.add(row)
-    return builder.report(control)
 
 
 class ControlBuilder:
