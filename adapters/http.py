@@ -138,6 +138,10 @@ class JsonClient:
                 raise
             return await self._retry(call, read, exc, repeatable=repeatable)
 
+    def outlook(self, n: int) -> float:
+        """Seconds until the remote's rate limit may have let `n` more requests of this lane through."""
+        return self._limiter.outlook(self._lane, n)
+
     def on(self, lane: Lane) -> JsonClient:
         """The same remote, breaker and budget, in another lane."""
         other = copy.copy(self)

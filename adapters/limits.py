@@ -60,6 +60,10 @@ class Limiter(Protocol):
     def learn(self, status: int, headers: Mapping[str, str], retry_after: float | None) -> None:
         """What the remote said about its own limits. Header names are lower-case or case-insensitive."""
 
+    def outlook(self, lane: Lane, n: int) -> float:
+        """Seconds until the rate may have let `n` more requests of this lane through, if no others come between."""
+        ...
+
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
@@ -126,17 +130,21 @@ class LocalLimiter:
     def learn(self, status: int, headers: Mapping[str, str], retry_after: float | None) -> None:
         now = self._clock()
         throttled = status == 429
-        self._rate.told(_count(headers, "x-ratelimit-limit"), throttled=throttled)
+        self._rate.told(count_in(headers, "x-ratelimit-limit"), throttled=throttled)
         if throttled:
             if now >= self._paused_until:
                 self._rate.back_down(now)
             self._paused_until = max(self._paused_until, now + (retry_after or 0.0))
             return
-        limit, remaining = self._rate.limit(now), _count(headers, "x-ratelimit-remaining")
+        limit, remaining = self._rate.limit(now), count_in(headers, "x-ratelimit-remaining")
         if limit is not None and remaining is not None:
             self._sent.forget_old(now)  # others spend the same budget: what is missing was theirs
             for _ in range(limit - len(self._sent) - remaining):
                 self._sent.add(now)
+
+    def outlook(self, lane: Lane, n: int) -> float:
+        now = self._clock()
+        return max(0.0, self._turn(lane, n - 1, now) - now) if n > 0 else 0.0
 
     def snapshot(self) -> LimiterSnapshot:
         now = self._clock()
@@ -176,7 +184,7 @@ class LocalLimiter:
     def _has_slot(self, lane: Lane) -> bool:
         total = self._in_use["evaluate"] + self._in_use["run"]
         return total < self._slots and (
-            lane == "evaluate" or self._in_use["run"] < _less_share(self._slots, self._share)
+            lane == "evaluate" or self._in_use["run"] < less_share(self._slots, self._share)
         )
 
     def _turn(self, lane: Lane, ahead: int, now: float) -> float:
@@ -187,7 +195,7 @@ class LocalLimiter:
         before = ahead + (len(self._waiting["evaluate"]) if lane == "run" else 0)
         turn = max(now, self._paused_until, self._sent.free_at(limit, before, now))
         if lane == "run":
-            turn = max(turn, self._sent_by_runs.free_at(_less_share(limit, self._share), ahead, now))
+            turn = max(turn, self._sent_by_runs.free_at(less_share(limit, self._share), ahead, now))
         return turn
 
     def _take(self, lane: Lane, now: float) -> None:
@@ -203,10 +211,12 @@ class LocalLimiter:
                 queue[0].changed.set()
 
 
-def _less_share(whole: int, share: float) -> int:
+def less_share(whole: int, share: float) -> int:
+    """What is left to runs of `whole`, at least 1."""
     return max(1, whole - math.ceil(whole * share - 1e-9))
 
 
-def _count(headers: Mapping[str, str], name: str) -> int | None:
+def count_in(headers: Mapping[str, str], name: str) -> int | None:
+    """The count in a header; None = there is none that can be read."""
     text = headers.get(name, "").strip()
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None

@@ -84,6 +84,10 @@ class McpClient:
         other._client = self._client.on(lane)
         return other
 
+    def outlook(self, n: int) -> float:
+        """Seconds until the server's rate limit may have let `n` more calls of this lane through."""
+        return self._client.outlook(n)
+
     @overload
     async def call_tool(
         self, name: str, arguments: dict[str, Any], *, breaker: CircuitBreaker | None = None

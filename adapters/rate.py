@@ -49,6 +49,13 @@ class AdaptiveRate:
         self._learned: int | None = None
         self._learned_at = 0.0
 
+    def remembered(self) -> tuple[int | None, int | None, float]:
+        """What the remote told and what 429s taught, and when, for `restore`."""
+        return self._told, self._learned, self._learned_at
+
+    def restore(self, told: int | None, learned: int | None, learned_at: float) -> None:
+        self._told, self._learned, self._learned_at = told, learned, learned_at
+
     def limit(self, now: float) -> int | None:
         ceiling = self._ceiling()
         if ceiling is None or self._learned is None:

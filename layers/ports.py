@@ -74,6 +74,8 @@ class System:
     profile: SystemProfile
     read: ReadPayload | None = None
     open: Callable[[str | None], SystemUnderTest] | None = None
+    outlook: Callable[[int], float] | None = None
+    """Seconds until the system's rate limit may have let so many more questions of runs through; None = unlimited."""
     why_closed: str | None = None
     """Why `open` is None, as a sentence for the caller that says what to set."""
     pipelines: Mapping[str, Pipeline] = field(default_factory=dict)

@@ -8,9 +8,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, delete, insert, select, text, update
+from sqlalchemy import Connection, delete, insert, select, update
 
 from app.runs.tables import workers
+from app.store.clock import moment_of
 from app.store.database import Database
 from app.store.ids import now
 from layers.ports import Clock
@@ -101,10 +102,3 @@ class Fleet:
         if conn.execute(update(workers).where(_columns.worker_id == self.me).values(values)).rowcount == 0:
             row = {"worker_id": self.me, "executor": self._executor, "code_version": self._code_version}
             conn.execute(insert(workers).values({**row, **values, "started_at": now()}))
-
-
-def moment_of(conn: Connection) -> float:
-    """Seconds since 1970 on the clock that all who use the database share."""
-    if conn.dialect.name == "sqlite":
-        return time.time()
-    return float(conn.execute(text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one())

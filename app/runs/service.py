@@ -32,7 +32,7 @@ from app.runs.model import (
     RunStatus,
 )
 from app.runs.observe import UNWATCHED, RunObserver
-from app.runs.progress import progress_of, resource_of
+from app.runs.progress import Outlook, progress_of, resource_of
 from app.runs.record_store import RecordStore, record_cursor
 from app.runs.report import derive_report
 from app.runs.rounds import Rounds
@@ -160,7 +160,7 @@ class RunService:
         run = dataclasses.replace(run, executor=self._rounds.owner)
         await self._runs.create(run, key)
         self._rounds.wake()
-        return resource_of(run, progress_of(run, 0, 0, None))
+        return resource_of(run, progress_of(run, 0, 0, None, self._outlook(run)))
 
     async def _dataset(self, request: RunRequest, dataset: EvalDataset | Source | None) -> StoredDataset:
         if (request.dataset_id is None) == (dataset is None):
@@ -293,4 +293,9 @@ class RunService:
         return run
 
     async def _resource(self, run: StoredRun) -> Run:
-        return resource_of(run, progress_of(run, *await self._records.count(run), self._work.rate(run.run_id)))
+        measured = self._work.rate(run.run_id) if run.executor is not None else None  # others work on it as well
+        return resource_of(run, progress_of(run, *await self._records.count(run), measured, self._outlook(run)))
+
+    def _outlook(self, run: StoredRun) -> Outlook | None:
+        system = self._systems.get(run.system)
+        return None if system is None else system.outlook

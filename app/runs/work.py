@@ -157,7 +157,7 @@ class RunWork:
         if run is None or run.status not in BUSY or not await self._may_go_on(run):
             return None
         session = await self._sessions.of(run)
-        while not self._is_heard():
+        while not self._is_heard():  # noqa: ASYNC110 - nobody tells when it is heard again
             await anyio.sleep(STORE_RETRY_SECONDS)
         claim = await self._claim(run, size, session.concurrency)
         if claim is None:

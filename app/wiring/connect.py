@@ -30,6 +30,7 @@ from app.runs.events import RunEvents
 from app.runs.service import RunService
 from app.services import Connect, Services
 from app.settings import Settings
+from app.store.budget import SharedStates
 from app.store.database import Database
 from app.store.engines import locate
 from app.store.ids import random_bytes
@@ -61,7 +62,7 @@ def service_app(settings: Settings, *, execute: bool = True, telemetry: Telemetr
     `execute` False: it reads and evaluates, and starts no run. `telemetry` None = as the settings say.
     """
     telemetry = telemetry or Telemetry(settings.telemetry)
-    metrics = Metrics(telemetry.meter)
+    metrics = Metrics(telemetry)
     connect = connector(execute=execute, telemetry=telemetry, metrics=metrics)
     return create_app(settings, connect, [Middleware(HttpTelemetry, telemetry=telemetry, metrics=metrics)])
 
@@ -91,9 +92,14 @@ class _Builder:
 
     async def build(self) -> Services:
         settings = self.settings
+        database = await Database.open(settings.store)
+        self.stack.push_async_callback(database.close)
+        show_store(self.metrics, database.counts)
         http = new_http_client(connect_timeout=settings.network.connect_timeout)
         self.stack.push_async_callback(http.aclose)
-        remotes = Remotes(settings.network, http, telemetry_hooks(self.metrics))
+        # A SQLite file belongs to one machine, and mostly to one process: its budgets need no account in the store.
+        states = SharedStates(database) if database.dialect == "postgresql" else None
+        remotes = Remotes(settings.network, http, telemetry_hooks(self.metrics), states)
         neighbours = connect_neighbours(settings, remotes)
         judges = connect_judges(settings, remotes)
         count_call = ModelCallTelemetry(self.telemetry, self.metrics)
@@ -103,9 +109,6 @@ class _Builder:
             judge_layer(settings, judges, "run", calls) if judges else None, systems
         )
         systems |= classifier_systems(settings, judges, systems, partial(StructuredCall, record=count_call))
-        database = await Database.open(settings.store)
-        self.stack.push_async_callback(database.close)
-        show_store(self.metrics, database.counts)
         retrieval = connect_retrieval(settings, remotes, database, neighbours)
         log = await LogService.open(database, key_path(settings.store.url, settings.log.key_file))
         evaluator = Evaluator(

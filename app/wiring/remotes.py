@@ -9,7 +9,8 @@ import httpx
 
 from adapters.breaker import BreakerRegistry, CircuitBreaker, Transition
 from adapters.http import CallEvent, JsonClient, Reply
-from adapters.limits import LocalLimiter
+from adapters.limits import Limiter, LocalLimiter
+from adapters.shared_limits import SharedLimiter, States
 from app.settings import NetworkSettings
 
 
@@ -24,11 +25,15 @@ class Hooks:
 
 @dataclass
 class Remotes:
-    """Builds clients at start. `registry` is what there is once all were built; nothing is added later."""
+    """Builds clients at start. `registry` is what there is once all were built; nothing is added later.
+
+    With `states` each remote's rate limit is one budget for all processes that share them.
+    """
 
     network: NetworkSettings
     http: httpx.AsyncClient
     hooks: Hooks = field(default_factory=Hooks)
+    states: States | None = None
     _breakers: dict[str, CircuitBreaker] = field(default_factory=dict)
 
     def client(
@@ -41,20 +46,23 @@ class Remotes:
         retry_after_from: Callable[[Reply], float | None] | None = None,
     ) -> JsonClient:
         """A client of the remote `name`, with a breaker of that name. `timeout` in seconds, retries included."""
-        limiter = LocalLimiter(
-            name, slots=slots, rate_per_minute=rate_per_minute, evaluate_share=self.network.evaluate_share
-        )
         return JsonClient(
             name,
             self.http,
             self.breaker(name),
-            limiter=limiter,
+            limiter=self._limiter(name, slots, rate_per_minute),
             timeout=timeout,
             max_response_bytes=self.network.max_response_bytes,
             retry_after_from=retry_after_from,
             propagate=self.hooks.propagate,
             observe=self.hooks.observe,
         )
+
+    def _limiter(self, name: str, slots: int, rate_per_minute: float | None) -> Limiter:
+        share = self.network.evaluate_share
+        if self.states is None:
+            return LocalLimiter(name, slots=slots, rate_per_minute=rate_per_minute, evaluate_share=share)
+        return SharedLimiter(name, self.states, slots=slots, rate_per_minute=rate_per_minute, evaluate_share=share)
 
     def breaker(self, name: str) -> CircuitBreaker:
         """A new breaker. Raises `ValueError` when there is one of that name already."""

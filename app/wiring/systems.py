@@ -81,14 +81,19 @@ def _sentinel_system(profile: SystemProfile, client: SentinelClient | None) -> S
         return System(profile, read=sentinel_l7.read_payload, why_closed="set SENTINEL_L7_MCP_URL to its MCP endpoint")
     in_runs = client.on("run")
     profile = profile.model_copy(update={"providers": tuple(client.breakers)})
-    return System(profile, read=sentinel_l7.read_payload, open=lambda driver: SentinelSystem(in_runs, driver))
+    return System(
+        profile,
+        read=sentinel_l7.read_payload,
+        open=lambda driver: SentinelSystem(in_runs, driver),
+        outlook=in_runs.mcp.outlook,
+    )
 
 
 def _synapse_system(profile: SystemProfile, client: SynapseSystem | None) -> System:
     if client is None:
         return System(profile, read=synapse_l4.read_payload, why_closed="set SYNAPSE_L4_BASE_URL to its base address")
     in_runs = client.on("run")
-    return System(profile, read=synapse_l4.read_payload, open=lambda _driver: in_runs)
+    return System(profile, read=synapse_l4.read_payload, open=lambda _driver: in_runs, outlook=in_runs.client.outlook)
 
 
 def judge_as_system(layer: Layer | None, systems: Mapping[str, System]) -> System:
