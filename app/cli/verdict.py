@@ -140,7 +140,7 @@ async def local(settings: Settings) -> AsyncIterator[Services]:
     configure_logging("error", "pretty")
     wanted = settings.telemetry.model_copy(update={"enabled": settings.telemetry.given("endpoint")})
     telemetry = Telemetry(wanted)
-    connect = connector(execute=False, telemetry=telemetry, metrics=Metrics(telemetry.meter))
+    connect = connector(execute=False, telemetry=telemetry, metrics=Metrics(telemetry))
     async with connect(settings.model_copy(update={"telemetry": wanted})) as services:
         yield services
 

@@ -17,7 +17,7 @@ from app.telemetry.metrics import LAYER_SPAN_NAMES, Metrics
 from app.telemetry.model_calls import ModelCall, collected
 from app.telemetry.place import Place, current
 from app.telemetry.setup import Telemetry
-from app.telemetry.traces import NOWHERE, emit, exemplar, is_wanted, spanned
+from app.telemetry.traces import emit, is_wanted, spanned
 from layers.model import (
     DisagreementResult,
     Disposition,
@@ -33,7 +33,6 @@ from layers.model import (
 from layers.ports import System
 
 REPLAYED, GIVEN_UP = "replayed", "given_up"
-_LAYER = {name: {"layer": span} for name, span in LAYER_SPAN_NAMES.items()}
 
 
 class EvaluationTelemetry:
@@ -43,7 +42,8 @@ class EvaluationTelemetry:
         self.telemetry = telemetry
         self.metrics = metrics
         profiles = [system.profile for system in systems.values()]
-        self.system_labels = {name: {"system": name} for name in systems}
+        self.systems = frozenset(systems)
+        self.layers = {name: metrics.layer_latency.at(span) for name, span in LAYER_SPAN_NAMES.items()}
         self.reasons = escalation_reasons(profiles)
         self.providers = providers(profiles)
         metrics.evaluations.begin(tuple(systems), (*(each.value for each in Disposition), REPLAYED, GIVEN_UP))
@@ -111,12 +111,11 @@ class _Watch:
 
     def _count(self, ending: Ending, elapsed_ms: float, *, kept: bool) -> None:
         owner, metrics = self._owner, self._owner.metrics
-        context = exemplar(self._place) if kept else NOWHERE
+        span = self._place.ref() if kept else None
         for name, outcome, _, _ in self._layers:
-            metrics.layer_latency.record(outcome.elapsed_ms, _LAYER[name], context)
-        labels = owner.system_labels.get(self._item.system) or {"system": "other"}
-        system = labels["system"]
-        metrics.evaluation_latency.record(elapsed_ms, labels, context)
+            owner.layers[name].record(outcome.elapsed_ms, span)
+        system = bounded(self._item.system, owner.systems)
+        metrics.evaluation_latency.at(system).record(elapsed_ms, span)
         verdict, plan = ending.verdict, ending.plan
         if verdict is None or plan is None:
             metrics.evaluations.add(system, REPLAYED if ending.evaluation_id else GIVEN_UP)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from opentelemetry.metrics import Histogram, Meter
+from opentelemetry.metrics import Meter
 
+from app.telemetry.histogram import Histogram
+from app.telemetry.setup import Telemetry
 from app.telemetry.tally import Shown, Tally
 from layers.model import InstrumentPath, LayerName, Rung
 
@@ -24,24 +26,24 @@ SOURCES = tuple(source.value for source in InstrumentPath)
 RUNGS = tuple(rung.value for rung in Rung)
 
 
-def _latency(meter: Meter, name: str, description: str) -> Histogram:
-    return meter.create_histogram(name, "ms", description, explicit_bucket_boundaries_advisory=LATENCY_BUCKETS_MS)
-
-
 class Metrics:
     """All instruments, made once."""
 
-    def __init__(self, meter: Meter) -> None:
+    def __init__(self, telemetry: Telemetry) -> None:
+        self._histograms, meter = telemetry.histograms, telemetry.meter
         self._evaluations(meter)
         self._judging(meter)
         self._dependencies(meter)
         self._offline(meter)
         self._service(meter)
 
+    def _latency(self, name: str, description: str, *labels: str) -> Histogram:
+        return self._histograms.make(name, "ms", description, LATENCY_BUCKETS_MS, *labels)
+
     def _evaluations(self, meter: Meter) -> None:
         # kept: existing dashboards read it
-        self.layer_latency = _latency(meter, "arbiter_l8.layer.latency", "Time of one layer")
-        self.evaluation_latency = _latency(meter, "arbiter_l8.evaluation.latency", "Time of one evaluation")
+        self.layer_latency = self._latency("arbiter_l8.layer.latency", "Time of one layer", "layer")
+        self.evaluation_latency = self._latency("arbiter_l8.evaluation.latency", "Time of one evaluation", "system")
         self.evaluations = Tally(
             meter, "arbiter_l8.evaluations", ("system", "disposition"), "Evaluations by system and disposition"
         )
@@ -110,7 +112,9 @@ class Metrics:
         self.dependency_errors = Tally(
             meter, "arbiter_l8.dependency.errors", ("dependency", "cause"), "Attempts that failed, by cause"
         )
-        self.dependency_latency = _latency(meter, "arbiter_l8.dependency.latency", "Time of one attempt")
+        self.dependency_latency = self._latency(
+            "arbiter_l8.dependency.latency", "Time of one attempt", "dependency", "lane"
+        )
         self.provider_errors = Tally(
             meter, "arbiter_l8.provider.errors", ("provider", "cause"), "Providers that gave no label, by cause"
         )
@@ -140,11 +144,14 @@ class Metrics:
         )
 
     def _service(self, meter: Meter) -> None:
-        self.http_requests = meter.create_histogram(
+        self.http_requests = self._histograms.make(
             "http.server.request.duration",
             "s",
             "Duration of HTTP server requests",
-            explicit_bucket_boundaries_advisory=REQUEST_BUCKETS_S,
+            REQUEST_BUCKETS_S,
+            "http.request.method",
+            "http.route",
+            "http.response.status_code",
         )
         self.http_active = Shown(meter, "http.server.active_requests", "Requests under way, streams not counted")
         self.queue_depth = Shown(meter, "arbiter_l8.queue.depth", "Work that was accepted and is not done")

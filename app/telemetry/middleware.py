@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.telemetry.metrics import Metrics
 from app.telemetry.place import Place, current
 from app.telemetry.setup import Telemetry
-from app.telemetry.traces import NOWHERE, SAMPLING_RATIO, Step, emit, exemplar, is_wanted, parse_traceparent
+from app.telemetry.traces import SAMPLING_RATIO, Step, emit, is_wanted, parse_traceparent
 
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 _PROBES = frozenset({"/livez", "/readyz"})
@@ -72,7 +72,8 @@ class HttpTelemetry:
         kept = place.kept or ratio >= 1 or (ratio > 0 and random.random() < ratio)
         values = exchange.values()
         if not exchange.streaming:
-            self._metrics.http_requests.record(seconds, values, exemplar(place) if kept else NOWHERE)
+            series = self._metrics.http_requests.at(*values.values())
+            series.record(seconds, place.ref() if kept else None)
         if kept:
             name = f"{values['http.request.method']} {values['http.route']}"
             error = str(status) if status >= 500 else None

@@ -12,15 +12,17 @@ from importlib.metadata import PackageNotFoundError, version
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.metrics import MeterProvider, TraceBasedExemplarFilter
+from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from app.settings import TelemetrySettings
+from app.telemetry.histogram import Histograms
 
 EXPORT_TIMEOUT_S = 2.0
 METRIC_INTERVAL_MS = 15_000
@@ -77,12 +79,11 @@ class Telemetry:
             self.tracer_provider.add_span_processor(
                 BatchSpanProcessor(exporter, schedule_delay_millis=1_000, max_queue_size=4_096)
             )
+        scope = InstrumentationScope("arbiter-l8", service_version())
+        self.histograms = Histograms(resource, scope)
         reader = metric_reader or self._otlp_metrics()
         self.meter_provider = MeterProvider(
-            [reader] if reader else [],
-            resource=resource,
-            exemplar_filter=TraceBasedExemplarFilter(),
-            shutdown_on_exit=False,
+            [self.histograms.join(reader)] if reader else [], resource=resource, shutdown_on_exit=False
         )
         self.tracer = self.tracer_provider.get_tracer("arbiter-l8", service_version())
         self.meter = self.meter_provider.get_meter("arbiter-l8", service_version())

@@ -64,11 +64,6 @@ def is_wanted(place: Place) -> bool:
     return above is not None and above.sampled
 
 
-def exemplar(place: Place) -> Context:
-    """The context with which a measurement is recorded that shall point to the span of `place`."""
-    return trace.set_span_in_context(NonRecordingSpan(_context(place.ref())), NOWHERE)
-
-
 def emit(telemetry: Telemetry, place: Place, top: Step) -> None:
     """Create the span of `place`, which `top` was, and those of what lies beneath it."""
     above = place.parent

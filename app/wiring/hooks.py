@@ -10,7 +10,7 @@ from adapters.http import CallEvent
 from app.telemetry.labels import CAUSES, bounded
 from app.telemetry.metrics import Metrics
 from app.telemetry.place import current
-from app.telemetry.traces import NOWHERE, exemplar, is_wanted, propagate
+from app.telemetry.traces import is_wanted, propagate
 from app.wiring.remotes import Hooks
 
 log = logging.getLogger("arbiter.dependencies")
@@ -26,9 +26,8 @@ def telemetry_hooks(metrics: Metrics) -> Hooks:
 
     def observe(event: CallEvent) -> None:
         place = current.get()
-        context = exemplar(place) if place is not None and is_wanted(place) else NOWHERE
-        labels = {"dependency": event.dependency, "lane": event.lane}
-        metrics.dependency_latency.record(event.seconds * 1000, labels, context)
+        span = place.ref() if place is not None and is_wanted(place) else None
+        metrics.dependency_latency.at(event.dependency, event.lane).record(event.seconds * 1000, span)
         metrics.dependency_calls.add(event.dependency, event.lane)
         if event.kind != "ok":
             metrics.dependency_errors.add(event.dependency, bounded(event.kind, CAUSES))

@@ -9,6 +9,7 @@ import sys
 GROUPS = {
     "evaluate": "/evaluate of an unflagged item against a route that does nothing",
     "runs": "/runs beside a bare loop, and the memory of a long run",
+    "telemetry": "/evaluate beside sick collectors, against telemetry switched off",
 }
 
 

@@ -54,7 +54,7 @@ class Kit:
         self.spans = InMemorySpanExporter()
         self.reader = InMemoryMetricReader()
         self.telemetry = Telemetry(TelemetrySettings(**settings), span_exporter=self.spans, metric_reader=self.reader)
-        self.metrics = Metrics(self.telemetry.meter)
+        self.metrics = Metrics(self.telemetry)
         self.observer = EvaluationTelemetry(self.telemetry, self.metrics, SYSTEMS)
         self.calls = ModelCallTelemetry(self.telemetry, self.metrics)
         self.runs = RunTelemetry(self.telemetry, self.metrics, SYSTEMS)

@@ -12,11 +12,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
+from app.telemetry.histogram import Histogram
 from app.telemetry.labels import CAUSES, RULES
 from app.telemetry.logs import JsonFormatter, PrettyFormatter
 from app.telemetry.model_calls import model_of
-from app.telemetry.place import Place, placed
+from app.telemetry.place import Place, SpanRef, placed
 from app.telemetry.redact import redact
 from app.telemetry.values import MAX_TEXT, attributes, clean
 
@@ -134,3 +137,40 @@ def test_an_extra_field_can_not_pass_for_one_of_ours() -> None:
     record = logging.makeLogRecord({"msg": "m", "trace_id": "forged", "level": "forged"})
     line = json.loads(JsonFormatter().format(record))
     assert (line["trace_id"], line["trace_id_"], line["level_"]) == (None, "forged", "forged")
+
+
+# --- histograms -------------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.floats(0, 200), min_size=1, max_size=60),
+    st.lists(st.floats(0.1, 150), min_size=1, max_size=8, unique=True),
+)
+def test_a_histogram_of_ours_counts_as_the_sdks_does(values: list[float], bounds: list[float]) -> None:
+    """Buckets hold their upper bound; count, sum, least and largest are those of the values."""
+    bounds = sorted(bounds)
+    reader, ours = InMemoryMetricReader(), Histogram("h", "ms", "d", bounds, ("layer",))
+    provider = MeterProvider([reader], shutdown_on_exit=False)
+    theirs = provider.get_meter("m").create_histogram("h", explicit_bucket_boundaries_advisory=bounds)
+    for value in values:
+        theirs.record(value, {"layer": "a"})
+        ours.at("a").record(value)
+    data = reader.get_metrics_data()
+    assert data is not None
+    expected = data.resource_metrics[0].scope_metrics[0].metrics[0].data.data_points[0]
+    (found,) = ours.metric(1, 2).data.data_points
+    assert found.attributes == {"layer": "a"}
+    assert (list(found.bucket_counts), found.count) == (list(expected.bucket_counts), expected.count)
+    assert (found.min, found.max) == (expected.min, expected.max)
+    assert found.sum == pytest.approx(expected.sum)
+
+
+def test_an_example_is_handed_out_once_and_is_the_latest_of_its_bucket() -> None:
+    histogram = Histogram("h", "ms", "d", (1.0, 10.0), ("layer",))
+    for value, span_id in ((0.5, 1), (0.6, 2), (5.0, 3)):
+        histogram.at("a").record(value, SpanRef(7, span_id))
+    (point,) = histogram.metric(1, 2).data.data_points
+    assert [(each.value, each.span_id) for each in point.exemplars] == [(0.6, 2), (5.0, 3)]
+    (point,) = histogram.metric(1, 3).data.data_points
+    assert point.exemplars == []
+    assert point.count == 3
