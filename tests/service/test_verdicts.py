@@ -393,6 +393,14 @@ async def test_an_accept_that_comes_after_a_block_is_the_block(arbiter: Arbiter,
     assert given[0].replayed
 
 
+async def test_for_a_blocked_artifact_nothing_is_run(arbiter: Arbiter, tmp_path: Path) -> None:
+    run = await make_run(arbiter.database)
+    await arbiter.service.give(arbiter.config(FAILS), run.run_id)
+    touches = f'[[checks]]\nkind = "command"\nname = "t"\nargv = ["touch", "{tmp_path}/touched"]\n'
+    assert (await arbiter.service.give(arbiter.config(touches), run.run_id)).replayed
+    assert not (tmp_path / "touched").exists()
+
+
 async def test_both_databases_keep_a_block(database: Database, tmp_path: Path) -> None:
     run = await make_run(database)
     async with arbiter_over(database, tmp_path, None) as arbiter:
