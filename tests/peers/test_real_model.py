@@ -161,9 +161,11 @@ async def test_it_judges_flagged_items_through_the_whole_pipeline(model_url: str
             bundle = (await http.get(f"/evaluations/{answer['evaluation_id']}/provenance")).json()
             verify.verify(bundle, lambda *_: None)
             stages = {stage["name"]: json.loads(stage["payload"]) for stage in bundle["stages"]}
-            (output,) = stages["model_output"]
-            assert output["text"]
-            assert ("failure" in output) is (answer["instrument_path"] == "heuristics_fallback")
+            outputs = stages.get("model_output", [])  # a reply that was cut is none, and is not kept
+            if answer["instrument_path"] == "heuristics_fallback":
+                assert all("failure" in output for output in outputs)
+            else:
+                assert [bool(output["text"]) and "failure" not in output for output in outputs] == [True]
         figures = (await http.get("/judge/metrics")).json()
     assert figures["total"] == len(NARRATIVES)
     assert figures["by_source"]["openai_compatible"] == figures["scored_by_judge"]
