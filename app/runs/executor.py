@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import anyio
 
+from app.runs.adaptive import Adaptive
 from app.runs.asking import Asker, Item
 from app.runs.gate import Stopped
 from app.runs.limits import Limits
@@ -24,19 +25,23 @@ Keep = Callable[[Kept], Awaitable[Kept]]
 
 @dataclass
 class Execution:
-    """Asks for one run, `concurrency` at a time over all its stretches. `failure`: why it had to end early.
+    """Asks for one run, at most `concurrency` at a time over all its stretches, and as many as `adaptive` says.
 
-    Up to `behind` answers are made durable while the next examples are asked about already; 0 = none.
+    Up to `behind` answers are made durable while the next examples are asked about already; 0 = none. `failure`: why it
+    had to end early.
     """
 
     asker: Asker
     limits: Limits
     concurrency: int
     behind: int = 0
+    adaptive: Adaptive | None = None
     failure: RunFailure | None = None
 
     def __post_init__(self) -> None:
-        self._slots = Slots(self.concurrency)
+        self._slots = Slots(self.adaptive.limit if self.adaptive else self.concurrency)
+        if self.adaptive:
+            self.adaptive.changed = self._slots.resize
         self._room = anyio.Semaphore(self.behind, fast_acquire=True)
 
     async def run(self, items: Iterator[Item], keep: Keep, rank: int = 0) -> None:
@@ -44,7 +49,7 @@ class Execution:
 
         Whoever was asked when it stops is waited for: its answer is recorded, not thrown away.
         """
-        with self.asker.gate.listening(self.check):
+        with self.asker.gate.listening(self._gate_moved):
             async with anyio.create_task_group() as keepers:
                 answered, scope = _Answered(keep), anyio.CancelScope(shield=True)
                 keepers.start_soon(self._keep_behind, answered, scope)
@@ -73,12 +78,14 @@ class Execution:
                 record = await self.asker.ask(item)
             except Stopped:
                 return False
+            if self.adaptive:
+                self.adaptive.answered(record.elapsed_ms)
             if self.behind:
                 await self._room.acquire()
                 answered.add(item, record)
             else:
                 await self._keep([(item, record)], answered.keep)
-            if self._slots.wanted_before(rank):
+            if self._slots.wanted_before(rank) or self._slots.too_many:
                 return True
         return False
 
@@ -92,6 +99,11 @@ class Execution:
     async def _keep(self, batch: Kept, keep: Keep) -> None:
         for _, record in await keep(batch):
             self.asker.standing.add(record)
+        self.check()
+
+    def _gate_moved(self) -> None:
+        if self.adaptive and self.asker.gate.held:
+            self.adaptive.throttled()
         self.check()
 
     def check(self) -> None:

@@ -7,10 +7,12 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import anyio
 
 from app.errors import Unprocessable
+from app.runs.adaptive import Adaptive
 from app.runs.asking import Asker
 from app.runs.executor import Execution, Keep, Kept
 from app.runs.gate import Gate
@@ -18,6 +20,8 @@ from app.runs.limits import Limits, Standing
 from app.runs.observe import UnderWay
 from app.runs.store import StoredRun
 from layers.ports import Clock, System, SystemUnderTest
+
+Outlook: TypeAlias = Callable[[int], float]
 
 RATE_WINDOW = 30.0
 """Seconds over which the rate is measured: long enough for a throttled system, short enough to follow a change."""
@@ -57,7 +61,9 @@ class Meter:
 class Session:
     """One run being worked on here: its system, its gate, its standing."""
 
-    def __init__(self, run: StoredRun, system: SystemUnderTest, standing: Standing, most: int) -> None:
+    def __init__(
+        self, run: StoredRun, system: SystemUnderTest, standing: Standing, most: int, outlook: Outlook | None = None
+    ) -> None:
         config = run.config
         self.run = run
         self.gate = Gate()
@@ -66,10 +72,12 @@ class Session:
         self._active = 0
         self._idle = anyio.Event()
         # A system that waits for nobody needs no limit on how many are asked at once.
-        self.concurrency = most if getattr(system, "immediate", False) else min(config.concurrency, most)
+        immediate = getattr(system, "immediate", False)
+        self.concurrency = most if immediate else min(config.concurrency, most)
         asker = Asker(system, config.profile, self.gate, standing, attempt=run.attempts)
         behind = self.concurrency // SHARE_BEHIND
-        self.execution = Execution(asker, limits_of(run), self.concurrency, behind)
+        adaptive = None if immediate else Adaptive(self.concurrency, outlook)
+        self.execution = Execution(asker, limits_of(run), self.concurrency, behind, adaptive)
         self._mark(0)
 
     @contextmanager
@@ -159,7 +167,8 @@ class Sessions:
             session = self.get(run.run_id)
             if session is None:
                 system = self._open(run)
-                session = Session(run, system, await self._standing(run), self._most)
+                outlook = self._systems[run.system].outlook
+                session = Session(run, system, await self._standing(run), self._most, outlook)
                 self._sessions[run.run_id] = session
             return session
 

@@ -17,7 +17,7 @@ class Slots:
     """
 
     def __init__(self, size: int) -> None:
-        self._free = size
+        self._size = self._free = size
         self._waiting: list[tuple[int, int, anyio.Event]] = []
         self._count = itertools.count()
 
@@ -29,6 +29,19 @@ class Slots:
             yield
         finally:
             self._release()
+
+    @property
+    def too_many(self) -> bool:
+        """Whether more are held than there should be by now: whoever can, gives one back."""
+        return self._free < 0
+
+    def resize(self, size: int) -> None:
+        """From now on so many. Of more that are held, each goes as it is given back."""
+        self._free += size - self._size
+        self._size = size
+        while self._free > 0 and self._waiting:
+            self._free -= 1
+            heapq.heappop(self._waiting)[2].set()
 
     def wanted_before(self, rank: int) -> bool:
         """Whether somebody of a lower rank is waiting."""
@@ -51,7 +64,7 @@ class Slots:
             raise
 
     def _release(self) -> None:
-        if self._waiting:
+        if self._waiting and not self.too_many:
             heapq.heappop(self._waiting)[2].set()
         else:
             self._free += 1

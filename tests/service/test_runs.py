@@ -174,7 +174,9 @@ TRICKY = SystemProfile(name="tested", providers=("gemini", "ollama"), fields=("a
         pytest.param({"options": {"driver": "gpt"}}, TRICKY, "/options/driver", "gemini, ollama", id="driver"),
         pytest.param({"options": {"binary": True}}, PROFILE, "/options/binary", "no binary", id="binary"),
         pytest.param({"options": {"repeats": 2}}, TRICKY, "/options/repeats", "driver", id="repeats-without-driver"),
-        pytest.param({"options": {"pipeline": "critic"}}, PROFILE, "/options/pipeline", "not available", id="pipeline"),
+        pytest.param(
+            {"options": {"pipeline": "critic"}}, PROFILE, "/options/pipeline", "no pipeline 'critic'", id="pipeline"
+        ),
         pytest.param({}, TRICKY, "/dataset", "not made for tested.*amount", id="foreign-dataset"),
     ],
 )
