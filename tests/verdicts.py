@@ -20,6 +20,7 @@ from app.verdicts.binding import Bindings
 from app.verdicts.config import LoadedConfig, load_config
 from app.verdicts.families import ArbiterModel, Families
 from app.verdicts.holistic import HolisticPass
+from app.verdicts.model import GivenVerdict, ReasonKind
 from app.verdicts.service import Parts, VerdictService
 from layers.model import EvalDataset, EvalExample
 from layers.scrubbing import Scrubber
@@ -132,3 +133,11 @@ async def make_run(
     async with run_service(database, Scripted(answer)) as runs:  # type: ignore[arg-type]
         run = await runs.submit(request(**fields), EvalDataset(examples=examples))
         return await ended(runs, run.run_id)
+
+
+def kinds(verdict: GivenVerdict) -> list[ReasonKind]:
+    return [reason.kind for reason in verdict.reasons]
+
+
+def results(verdict: GivenVerdict) -> dict[str, tuple[bool, str]]:
+    return {check.name: (check.ran, check.result) for check in verdict.objective_checks}
