@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,12 +49,16 @@ _RUN_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 @dataclass(frozen=True)
 class Parts:
-    """What the arbiter works with. `own_files` are absolute paths of files that are ours: the database."""
+    """What the arbiter works with. `own_files` are absolute paths of files that are ours: the database.
+
+    `on_verdict` is told of each verdict after it was logged; it never raises.
+    """
 
     gates: Gates
     holistic: HolisticPass | None
     scrubber: Scrubber
     own_files: frozenset[bytes] = frozenset()
+    on_verdict: Callable[[str], None] = lambda _verdict: None
 
 
 class VerdictService:
@@ -118,7 +122,9 @@ class VerdictService:
             raise TimedOut(f"no verdict within {self._settings.timeout:g} s (ARBITER_VERDICT_TIMEOUT)") from None
         finally:
             self._busy -= 1
-        return await self._store.add(verdict, self._log.append_entries)
+        given = await self._store.add(verdict, self._log.append_entries)
+        self._parts.on_verdict(given.verdict.value)
+        return given
 
     async def _open(self, name: str, base: Path) -> Subject:
         """A run by its id; what git takes for a range; else a path."""

@@ -122,9 +122,10 @@ class _Builder:
         runs = await self._runs(database, systems)
         events = RunEvents(runs.get, EventStore(database))
         self.stack.push_async_callback(events.close)
+        decisions = DecisionTelemetry(self.metrics, systems)
         gates = GateService(
             database,
-            on_verdict=DecisionTelemetry(self.metrics, systems).gate,
+            on_verdict=decisions.gate,
             check_binding=Bindings(database).check_run,
         )
         return Services(
@@ -140,7 +141,7 @@ class _Builder:
             critics=CriticReports(database),
             gates=gates,
             reports=ReportService(database, runs, gates, version=service_version()),
-            verdicts=connect_verdicts(settings, judges, calls, database, log, gates),
+            verdicts=connect_verdicts(settings, judges, calls, database, log, gates, decisions.verdict),
             adjudications=await self._adjudications(
                 connect_adjudication(settings, judges, calls, database, retrieval.embedder, log)
             ),

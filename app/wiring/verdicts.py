@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import prompts
@@ -32,8 +33,11 @@ def connect_verdicts(
     database: Database,
     log: LogService,
     gates: Gates,
+    on_verdict: Callable[[str], None],
 ) -> VerdictService:
-    """The service. The model is one of the first configured judge's vendor; no other one stands in for it.
+    """The service; `on_verdict` is told of each verdict.
+
+    The model is one of the first configured judge's vendor; no other one stands in for it.
 
     Raises `ConfigurationError` for families that can't be read.
     """
@@ -43,7 +47,7 @@ def connect_verdicts(
     if judges:
         model = ArbiterModel(judges[0]("run", settings.models.arbiter), arbiter_model(settings), families)
         holistic = HolisticPass(model, prompts.load("arbiter"), calls, scrubber, QUESTION_TIMEOUT_S)
-    parts = Parts(gates, holistic, scrubber, own_files(settings))
+    parts = Parts(gates, holistic, scrubber, own_files(settings), on_verdict)
     return VerdictService(database, log, parts, settings.verdicts)
 
 
