@@ -113,9 +113,9 @@ async def ended(service: RunService, run_id: str) -> Run:
     return await reached(service, run_id, *TERMINAL)
 
 
-async def reached(service: RunService, run_id: str, *statuses: RunStatus) -> Run:
+async def reached(service: RunService, run_id: str, *statuses: RunStatus, seconds: float = 20) -> Run:
     """The run, once it has one of these statuses; a test that waits in vain fails."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(seconds):
         while (run := await service.get(run_id)).status not in statuses:  # noqa: ASYNC110 - as a client has to
             await anyio.sleep(0.005)
     return run
