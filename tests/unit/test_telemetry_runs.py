@@ -13,6 +13,7 @@ from app.runs.model import Record, RecordError, RunOptions, RunStatus
 from app.runs.observe import UnderWay
 from app.runs.store import RunConfig, StoredRun
 from app.runs.tally import Tally
+from app.telemetry.decisions import DecisionTelemetry
 from app.telemetry.place import trace_id_now
 from app.telemetry.runs import harness_figures
 from tests.telemetry.kit import PROFILE, Kit
@@ -135,3 +136,10 @@ def test_all_work_on_a_run_belongs_to_the_trace_that_its_id_names(kit: Kit) -> N
     for _ in range(2):
         with kit.runs.step(run_id):
             assert trace_id_now() == run_id.replace("-", "")
+
+
+def test_binding_verdicts_are_counted_and_there_are_two(kit: Kit) -> None:
+    decisions = DecisionTelemetry(kit.metrics, {"sentinel-l7"})
+    for verdict in ("accept", "block", "block", "maybe"):
+        decisions.verdict(verdict)
+    assert kit.counts("arbiter_l8.verdicts") == {("accept",): 1, ("block",): 2, ("other",): 1}

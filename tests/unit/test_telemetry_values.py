@@ -60,7 +60,7 @@ def test_what_must_not_leave_is_taken_out_and_the_rest_stays(text: str, left: st
     assert redact(text) == left
 
 
-@given(st.text(), st.from_regex(r"[0-9]{9,20}", fullmatch=True), st.text())
+@given(st.text(), st.text("0123456789", min_size=9, max_size=20), st.text())
 def test_no_run_of_nine_digits_gets_through(before: str, digits: str, after: str) -> None:
     assert not re.search(r"[0-9]{9}", redact(before + digits + after))
 
