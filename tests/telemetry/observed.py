@@ -177,6 +177,9 @@ async def run_and_judge(http: httpx.AsyncClient, look: Any) -> None:
     form = {"request": (None, '{"system": "recorded"}', "application/json"), "dataset": ("d.ndjson", lines)}
     recorded = (await http.post("/runs", files=form)).json()
     await until(http, f"/runs/{recorded['run_id']}", _is_over)
+    with anyio.fail_after(20):
+        told = await http.get(f"/runs/{ids[1]}/events")  # of a run that has ended: it ends too
+    assert "data:" in told.text
     gate = await http.post(f"/runs/{ids[1]}/gate", json={"policy": POLICY, "baseline": ids[0]})
     assert gate.status_code == 200, gate.text
 

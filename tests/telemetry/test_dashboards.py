@@ -160,6 +160,11 @@ def test_a_remote_that_is_asked_is_told_the_trace_that_is_kept(observed: Observe
     assert set(observed.told) <= items
 
 
+def test_an_event_stream_was_seen(observed: Observed) -> None:
+    sent = [sample.value for sample in observed.samples if sample.name == "arbiter_l8_sse_events_total"]
+    assert max(sent) > 0
+
+
 def test_the_handbook_names_what_there_is(observed: Observed) -> None:
     """Every metric in docs/observability.md is emitted, and every metric of ours is in it."""
     text = (ROOT / "docs" / "observability.md").read_text()
