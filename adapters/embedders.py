@@ -132,7 +132,7 @@ def _first(value: Any) -> Any:
 
 def _vector(reply: Reply, value: Any) -> Vector:
     numbers = value if isinstance(value, list) else []
-    if not numbers or not all(isinstance(x, int | float) and not isinstance(x, bool) for x in numbers):
+    if not numbers or not set(map(type, numbers)) <= {int, float}:
         raise DependencyMalformed(reply.dependency, "malformed", "the reply holds no embedding")
     vector = [float(x) for x in numbers]
     if not 0 < math.hypot(*vector) < LONGEST:

@@ -51,6 +51,7 @@ class Inquiry:
         self._number = number
         self._time = time
         self._map: EvidenceMap | None = None
+        self._numbered_at = -1  # how many layers had ended when the map was made
         self._preflight: Preflight | None = None
         self._crashed = False
         self.bare = LayerInput(
@@ -62,7 +63,7 @@ class Inquiry:
 
     def number(self) -> tuple[Evidence, ...]:
         """The evidence as it stands."""
-        return (self._map or self._renumber()).items
+        return self._numbered().items
 
     def may_ask(self) -> bool:
         """Whether preflight lets anybody be asked; looked into once."""
@@ -91,7 +92,7 @@ class Inquiry:
 
     def grown(self) -> LayerInput:
         """The item with all that was found so far, and the evidence numbered anew."""
-        built = self._renumber()
+        built = self._numbered()
         return replace(self.bare, earlier=dict(self._outcomes), evidence=built.items, incomplete=built.incomplete)
 
     def conclude(self) -> None:
@@ -107,7 +108,11 @@ class Inquiry:
         if self._map is not None and not self.is_refused:
             self._recorder.note(Stage.EVIDENCE, self._map.as_json())
 
-    def _renumber(self) -> EvidenceMap:
+    def _numbered(self) -> EvidenceMap:
+        """The map, made anew if a layer has ended since."""
+        if self._map is not None and self._numbered_at == len(self._outcomes):
+            return self._map
+        self._numbered_at = len(self._outcomes)
         try:
             self._map = self._number(replace(self.bare, earlier=dict(self._outcomes)))
         except Exception:
@@ -118,7 +123,7 @@ class Inquiry:
 
     def _look_ahead(self) -> None:
         item, as_of = self._item, self._time()
-        subject = Subject(item.prediction, item.profile, self._renumber().items, self._policy, as_of)
+        subject = Subject(item.prediction, item.profile, self._numbered().items, self._policy, as_of)
         try:
             self._preflight = preflight(subject, self._contracts)
         except Exception:

@@ -8,6 +8,9 @@ import sys
 
 GROUPS = {
     "evaluate": "/evaluate of an unflagged item against a route that does nothing",
+    "pipeline": "a flagged /evaluate with every layer, against the time that its remotes take",
+    "grounding": "stages 1 and 2 of narrative grounding against a route that does nothing, and up to a megabyte",
+    "pointers": "pointer verification and provenance of 40 evidence items against that route",
     "runs": "/runs beside a bare loop, and the memory of a long run",
     "telemetry": "/evaluate beside sick collectors, against telemetry switched off",
 }

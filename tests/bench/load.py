@@ -33,24 +33,36 @@ def post(host: str, path: str, body: bytes) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-class _Connection:
+class Connection:
+    """One keep-alive connection."""
+
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
 
-    async def ask(self, request: bytes) -> int:
+    async def exchange(self, request: bytes) -> tuple[int, bytes]:
+        """Status and body of the answer to `request`."""
         self.writer.write(request)
         head = await self.reader.readuntil(b"\r\n\r\n")
-        status = int(head[9:12])
+        status, body = int(head[9:12]), b""
         lowered = head.lower()
         at = lowered.find(b"content-length:")
         if at >= 0:
             length = int(lowered[at + 15 : lowered.index(b"\r\n", at)])
-            await self.reader.readexactly(length)
-        return status
+            body = await self.reader.readexactly(length)
+        return status, body
+
+    async def ask(self, request: bytes) -> int:
+        """Status of the answer to `request`."""
+        return (await self.exchange(request))[0]
+
+    def close(self) -> None:
+        """Hang up."""
+        self.writer.close()
 
 
-async def _connect(host: str, port: int) -> _Connection:
-    return _Connection(*await asyncio.open_connection(host, port, limit=2**20))
+async def open_connection(host: str, port: int) -> Connection:
+    """Connect."""
+    return Connection(*await asyncio.open_connection(host, port, limit=2**20))
 
 
 async def closed_loop(
@@ -62,14 +74,14 @@ async def closed_loop(
     end = start + seconds
 
     async def worker() -> None:
-        connection = await _connect(host, port)
+        connection = await open_connection(host, port)
         while (sent := time.perf_counter()) < end:
             status = await connection.ask(requests())
             done = time.perf_counter()
             if sent >= start:
                 load.latencies.append(done - sent)
                 load.statuses[status] = load.statuses.get(status, 0) + 1
-        connection.writer.close()
+        connection.close()
 
     await asyncio.gather(*(worker() for _ in range(connections)))
     load.seconds = seconds
@@ -81,9 +93,9 @@ async def open_loop(
 ) -> Load:
     """Requests at a fixed `rate` per second, whatever the server does; latency counts from when each was due."""
     load = Load(seconds=seconds)
-    idle: asyncio.Queue[_Connection] = asyncio.Queue()
+    idle: asyncio.Queue[Connection] = asyncio.Queue()
     for _ in range(connections):
-        idle.put_nowait(await _connect(host, port))
+        idle.put_nowait(await open_connection(host, port))
     begin = time.perf_counter()
 
     async def one(due: float) -> None:
@@ -99,7 +111,7 @@ async def open_loop(
                 await asyncio.sleep(wait)
             group.create_task(one(due))
     while not idle.empty():
-        idle.get_nowait().writer.close()
+        idle.get_nowait().close()
     return load
 
 
