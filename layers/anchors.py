@@ -126,11 +126,13 @@ class _Table:
         found: list[Found] = []
         for word in self._words.intersection(_words(prose.lower)):
             for cue in self._by_word[word]:
-                cue.find(prose.plain if cue.cased else prose.lower, found)
+                text = prose.plain if cue.cased else prose.lower
+                if (at := text.find(cue.literal)) >= 0:
+                    cue.find(text, at, found)
         for cue in self._anywhere if has_digit(prose.lower) else ():
             text = prose.plain if cue.cased else prose.lower
-            if cue.literal in text:
-                cue.find(text, found)
+            if (at := text.find(cue.literal)) >= 0:
+                cue.find(text, at, found)
         return found
 
 
@@ -146,10 +148,9 @@ class _Cue:
         self.literal, self.row, self.pattern = literal, row, pattern
         self.cased, self.reach, self.after = row.cased, row.reach, row.after
 
-    def find(self, text: str, found: list[Found]) -> None:
-        """Add every match."""
+    def find(self, text: str, at: int, found: list[Found]) -> None:
+        """Add every match, where `at` is the first place of the literal."""
         literal, match_at = self.literal, self.pattern.match
-        at = text.find(literal)
         if self.reach or len(text) > _WINDOW * _WINDOW:
             self._find_in_reach(text, at, found)
             return
@@ -162,7 +163,7 @@ class _Cue:
 
     def _find_in_reach(self, text: str, at: int, found: list[Found]) -> None:
         """The same where the cue may stand further on in a match, or so often that the pattern itself is faster."""
-        if text.count(self.literal) * _WINDOW > len(text) > _WINDOW * _WINDOW:
+        if len(text) > _WINDOW * _WINDOW and text.count(self.literal) * _WINDOW > len(text):
             found += ((self.row, match) for match in self.pattern.finditer(text) if begins_word(text, match.start()))
             return
         done = 0

@@ -277,7 +277,7 @@ def means(value: Decimal, unit: str | None, written: Numeral) -> bool:
 
     85.19 may be written 85 % but not 86 %. A share in 0..1 without a unit may be written as a percentage.
     """
-    if written.unit != "%" and unit != "%" and not _roughly(float(value), float(written.value)):
+    if written.unit != "%" and unit != "%" and not is_near(abs(float(value)), abs(float(written.value))):
         return False
     if same_unit(unit, written.unit) and _near(value, written):
         return True
@@ -288,9 +288,9 @@ def means(value: Decimal, unit: str | None, written: Numeral) -> bool:
     return False
 
 
-def _roughly(value: float, written: float) -> bool:
-    """False only where two values are too far apart for one to be the other rounded: most are, and floats are quick."""
-    return abs(abs(value) - abs(written)) <= _ROUGHLY * abs(value)
+def is_near(size: float, written: float) -> bool:
+    """False only where two amounts are too far apart for one to be the other rounded: most are, and floats are quick."""
+    return abs(size - written) <= _ROUGHLY * size
 
 
 _ROUGHLY = 0.051

@@ -14,7 +14,7 @@ from layers.anchors import AnchorToken, Held, find_claims
 from layers.folding import normal, squash, without_section
 from layers.json_pointer import MISSING, escape, resolve
 from layers.model import EvidenceRole, JsonObject
-from layers.numerals import CURRENCIES, means, numerals
+from layers.numerals import CURRENCIES, has_digit, is_near, means, numerals
 from layers.profile import SystemProfile
 
 Place = tuple[EvidenceRole, str]
@@ -98,11 +98,12 @@ def _texts(entry: Any) -> str:
 
 
 class Number(NamedTuple):
-    """A number of the payload, its unit where the payload names one, and where it stands."""
+    """A number of the payload, its unit where the payload names one, and where it stands; `size` is near its amount."""
 
     value: Decimal
     unit: str | None
     place: Place
+    size: float
 
 
 class Ground:
@@ -145,7 +146,15 @@ class Ground:
         figure = anchor.figure()
         if figure is None:
             return ()
-        return tuple([number.place for number in self.numbers if means(number.value, number.unit, figure)])
+        size, is_share = abs(float(figure.value)), figure.unit == "%"
+        return tuple(
+            [
+                number.place
+                for number in self.numbers
+                if (is_share or number.unit == "%" or is_near(number.size, size))
+                and means(number.value, number.unit, figure)
+            ]
+        )
 
 
 def _numbers(document: JsonObject, role: EvidenceRole, skip: frozenset[str], *, prose: bool) -> Iterator[Number]:
@@ -163,7 +172,7 @@ def _numbers(document: JsonObject, role: EvidenceRole, skip: frozenset[str], *, 
                 continue
             if nested:
                 todo.append((pointer, value, named))
-            yield from (Number(number, own, (role, pointer)) for number, own in found)
+            yield from (Number(number, own, (role, pointer), abs(float(number))) for number, own in found)
 
 
 def _children(container: JsonObject | list[Any]) -> Iterable[tuple[str, Any]]:
@@ -197,7 +206,7 @@ def _read_text(value: str, unit: str | None, *, prose: bool) -> list[tuple[Decim
     """Every number of a text that is prose; otherwise the number that is the whole text."""
     if not prose and (len(value) > LONGEST_NUMBER or not _ONLY_NUMBER.match(value)):
         return []
-    if value.isalpha() or _TIMESTAMP.match(value):
+    if not has_digit(value) or _TIMESTAMP.match(value):
         return []
     text = normal(value[:LONGEST_TEXT].strip()).lower
     return [
