@@ -289,7 +289,7 @@ def means(value: Decimal, unit: str | None, written: Numeral) -> bool:
 
 
 def is_near(size: float, written: float) -> bool:
-    """False only where two amounts are too far apart for one to be the other rounded: most are, and floats are quick."""
+    """False only where two amounts are too far apart for one to be the other rounded. Floats tell it quickly."""
     return abs(size - written) <= _ROUGHLY * size
 
 
