@@ -138,6 +138,8 @@ class TelemetrySettings(Group):
     service_name: str = env("OTEL_SERVICE_NAME", "arbiter-l8")
     trace_ratio: Share = env("ARBITER_TRACE_RATIO", 0.02)
     slow_ms: float = env("ARBITER_TRACE_SLOW_MS", 1000.0, gt=0)
+    requests: Literal["kept", "all"] = env("ARBITER_TRACE_REQUESTS", "kept")
+    """Which requests beside `/evaluate` get a span: those worth keeping, or all, by the FastAPI instrumentation."""
     content: bool = env("ARBITER_TELEMETRY_CONTENT", False)
     """Whether raw outputs, narratives and a judge's reasoning go into spans, redacted."""
     shutdown_timeout: Seconds = env("ARBITER_TELEMETRY_SHUTDOWN_TIMEOUT", 2)

@@ -83,9 +83,11 @@ class HttpTelemetry:
     def _ratio(self, exchange: _Exchange, elapsed_ms: float) -> float:
         """The chance of being kept where nothing within was: an evaluation has decided for itself already."""
         settings = self._telemetry.settings
+        path = exchange.scope["path"]
+        if settings.requests == "all" and not path.startswith("/evaluate"):
+            return 0.0  # the instrumentation around this has a span for it
         if exchange.status >= 500 or is_wanted(exchange.place):
             return 1.0
-        path = exchange.scope["path"]
         if path in _PROBES:
             return 0.0
         if elapsed_ms >= settings.slow_ms and not exchange.streaming:

@@ -37,6 +37,7 @@ from app.store.ids import random_bytes
 from app.telemetry.decisions import DecisionTelemetry
 from app.telemetry.evaluations import EvaluationTelemetry
 from app.telemetry.gauges import QueueGauge, show_store
+from app.telemetry.http import trace_every_request
 from app.telemetry.metrics import Metrics
 from app.telemetry.middleware import HttpTelemetry
 from app.telemetry.model_calls import ModelCallTelemetry
@@ -64,7 +65,10 @@ def service_app(settings: Settings, *, execute: bool = True, telemetry: Telemetr
     telemetry = telemetry or Telemetry(settings.telemetry)
     metrics = Metrics(telemetry)
     connect = connector(execute=execute, telemetry=telemetry, metrics=metrics)
-    return create_app(settings, connect, [Middleware(HttpTelemetry, telemetry=telemetry, metrics=metrics)])
+    app = create_app(settings, connect, [Middleware(HttpTelemetry, telemetry=telemetry, metrics=metrics)])
+    if settings.telemetry.requests == "all":
+        trace_every_request(app, telemetry)
+    return app
 
 
 def connector(*, execute: bool, telemetry: Telemetry, metrics: Metrics) -> Connect:
