@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from opentelemetry.sdk.metrics import Exemplar
@@ -124,6 +125,17 @@ class Histograms:
         metrics = [metric for made in self._made if (metric := made.metric(self._started_ns, now_ns)).data.data_points]
         if not metrics:
             return data
-        scope = ScopeMetrics(scope=self._scope, metrics=metrics, schema_url=self._scope.schema_url or "")
-        mine = ResourceMetrics(resource=self._resource, scope_metrics=[scope], schema_url=self._resource.schema_url)
-        return MetricsData(resource_metrics=[*data.resource_metrics, mine])
+        first, *others = data.resource_metrics or (self._nothing(),)
+        scopes = [_joined(scope, metrics) if scope.scope == self._scope else scope for scope in first.scope_metrics]
+        if self._scope not in [scope.scope for scope in scopes]:
+            scopes.append(_joined(self._nothing().scope_metrics[0], metrics))
+        return MetricsData(resource_metrics=[replace(first, scope_metrics=scopes), *others])
+
+    def _nothing(self) -> ResourceMetrics:
+        scope = ScopeMetrics(scope=self._scope, metrics=[], schema_url=self._scope.schema_url or "")
+        return ResourceMetrics(self._resource, [scope], self._resource.schema_url)
+
+
+def _joined(scope: ScopeMetrics, metrics: list[Metric]) -> ScopeMetrics:
+    """One resource and one scope hold all: a receiver need not put together what belongs together."""
+    return replace(scope, metrics=[*scope.metrics, *metrics])

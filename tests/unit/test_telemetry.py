@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.trace import SpanKind
 
@@ -344,6 +345,15 @@ def test_a_kept_evaluation_is_an_exemplar_of_its_latency(kit: Kit) -> None:
     (point,) = kit.points("arbiter_l8.evaluation.latency")
     (exemplar,) = point.exemplars
     assert exemplar.trace_id == kit.by_name()["evaluate_item"].context.trace_id
+
+
+def test_everything_that_is_measured_stands_under_one_resource_and_scope(kit: Kit) -> None:
+    escalated(kit)
+    (resource,) = kit.reader.get_metrics_data().resource_metrics
+    (scope,) = resource.scope_metrics
+    assert {"arbiter_l8.layer.latency", "arbiter_l8.evaluations"} <= {metric.name for metric in scope.metrics}
+    encoded = encode_metrics(kit.reader.get_metrics_data())
+    assert len(encoded.resource_metrics[0].scope_metrics[0].metrics) == len(scope.metrics)
 
 
 def test_a_model_asked_outside_an_evaluation_has_a_span_at_once(kit: Kit) -> None:
