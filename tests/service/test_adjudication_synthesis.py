@@ -15,6 +15,7 @@ from app.adjudication.failures import RunFailures
 from app.adjudication.synthesis import Failure, Observation, choose, clusters_of, observe_failures, read_written
 from app.adjudication.synthesis_model import MAX_PIECES, SynthesisRequest
 from app.errors import NotFound, Unprocessable
+from app.runs.chunks import ChunkStore
 from app.runs.dataset import with_ids
 from app.runs.dataset_store import DatasetStore
 from app.runs.record_store import RecordStore, row_of
@@ -105,9 +106,11 @@ async def test_the_failures_of_a_stored_run_are_read_with_their_inputs(database:
     await RunStore(database).create(run)
     found = await RunStore(database).get(run.run_id)
     assert found is not None
+    claim = await ChunkStore(database).claim(found, "me", size=1000, least=1)
+    assert claim is not None
     for position, scored in enumerate(["high", "low", None]):
         made = record("high", scored, example_id=f"e{position}", correct=scored == "high" if scored else None)
-        await RecordStore(database).add([row_of(found.no, position, made, PROFILE)])
+        await RecordStore(database).add([row_of(found.no, position, made, PROFILE)], claim)
     source = RunFailures(database)
     assert await source.failures(run.run_id) == [
         Failure("e1", "high", "low", None, {"n": 1}),
