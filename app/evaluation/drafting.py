@@ -13,7 +13,7 @@ from app.evaluation.verdict import Verdict, decide
 from app.store.ids import now
 from app.store.rows import Row
 from layers.canonical import canonical_bytes
-from layers.compliance import compliance, so_far, summary
+from layers.compliance import row_so_far
 from layers.model import JsonObject, LayerName, Outcome
 from layers.provenance import Recorder
 
@@ -58,7 +58,7 @@ def _write(
     created_at = now()
     record = build_record(item, outcomes, plan, verdict) | _stands(place, created_at)
     if recorder is not None:
-        record["compliance"] = summary(compliance(so_far(recorder, record)))
+        record["compliance"] = row_so_far(recorder, record)
     data = canonical_bytes(record, keys_are_strings=True)
     # The verdict stage is the record itself, as it stands before its root and its place in the log are known.
     provenance = None if recorder is None else recorder.finish(data)

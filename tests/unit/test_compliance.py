@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from layers.compliance import PLAN_KEYS, Recorded, compliance, so_far, summary
+from layers.compliance import PLAN_KEYS, Recorded, compliance, row_so_far, so_far, summary
 from layers.model import Evidence, EvidenceRole
 from layers.pointers import verify_claims
 from layers.provenance import Recorder
@@ -98,6 +98,20 @@ def test_a_recorder_can_be_asked_before_it_is_closed():
         for note in notes:
             recorder.note(stage, dict(note))
     assert compliance(so_far(recorder, good.verdict)) == compliance(good)
+
+
+@pytest.mark.parametrize("bound", [True, False])
+@pytest.mark.parametrize("decision", ["row", None])
+def test_the_short_way_gives_the_same_row(bound, decision):
+    """Where nobody was asked the row is remembered; it is the one that is worked out."""
+    verdict = {**judged().verdict, "decision": decision}
+    recorder = Recorder()
+    recorder.note("input", {"id": "t"})
+    if bound:
+        recorder.note("preflight", {"status": "not_needed"})
+    assert row_so_far(recorder, verdict) == summary(compliance(so_far(recorder, verdict)))
+    recorder.note("prompt", {"text": "p", "sha256": "x"})
+    assert row_so_far(recorder, verdict) == summary(compliance(so_far(recorder, verdict)))
 
 
 def test_a_providers_answer_is_no_judges_claim():
