@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from layers.ports import Clock
 
-FIRST = 8
+FIRST = 16
 """Questions at once to begin with; doubled with each round until the system first objects."""
 
 ROUND = 8

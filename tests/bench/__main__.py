@@ -12,6 +12,10 @@ GROUPS = {
     "grounding": "stages 1 and 2 of narrative grounding against a route that does nothing, and up to a megabyte",
     "pointers": "pointer verification and provenance of 40 evidence items against that route",
     "runs": "/runs beside a bare loop, and the memory of a long run",
+    "scale": "recorded runs from 10,000 examples on, and one run shared by two workers",
+    "neighbours": "/evaluate beside a run, in its own process and in another",
+    "compare_frameworks": "/runs beside pydantic-evals, inspect-ai and a bare loop",
+    "kills": "fifty kills of workers on each database",
     "telemetry": "/evaluate beside sick collectors, against telemetry switched off",
 }
 

@@ -66,3 +66,14 @@ def arbiter(port: int, folder: Path, env: dict[str, str] | None = None) -> Itera
     settings = {"ARBITER_PORT": str(port), "ARBITER_DATABASE_URL": f"sqlite:///{folder}/bench.db", **(env or {})}
     with running([sys.executable, "-m", "app.cli", "serve"], port, "/readyz", settings) as process:
         yield process
+
+
+@contextmanager
+def worker(env: dict[str, str]) -> Iterator[subprocess.Popen]:
+    """A worker beside a service; ready a moment after it is started."""
+    process = subprocess.Popen([sys.executable, "-m", "app.cli", "worker"], env={**os.environ, **env})
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(15)

@@ -26,7 +26,7 @@ def after(adaptive: Adaptive, answers: int, latency) -> list[int]:
 def test_it_grows_to_the_operators_cap_within_a_few_rounds() -> None:
     """A system that does not mind is asked as much as it may be."""
     adaptive = Adaptive(64)
-    assert adaptive.limit == 8
+    assert adaptive.limit == 16
     assert after(adaptive, 60, lambda _: 20.0)[-1] == 64
     assert max(after(adaptive, 500, lambda _: 20.0)) == 64
 
