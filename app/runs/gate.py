@@ -37,6 +37,7 @@ class Gate:
         self._probing = False
         self._opened: anyio.Event | None = None
         self._stop = anyio.Event()
+        self.stopped = False
 
     @contextmanager
     def listening(self, listener: Callable[[], None]) -> Iterator[None]:
@@ -52,12 +53,9 @@ class Gate:
         """Whether the system is being waited for."""
         return self._opened is not None
 
-    @property
-    def stopped(self) -> bool:
-        return self._stop.is_set()
-
     def stop(self) -> None:
         """Turn everyone away, those who wait included. Final."""
+        self.stopped = True
         self._stop.set()
         if self._opened is not None:
             self._opened.set()

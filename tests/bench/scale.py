@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import statistics
 import sys
 import tempfile
@@ -15,7 +14,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
+from sqlalchemy import create_engine, delete, func, insert, select
 
+from app.runs.tables import records
 from tests.bench import servers
 from tests.bench.rows import Row, at_least, at_most
 from tests.bench.submit import client, rate_of, submit, wait, write_dataset
@@ -109,21 +110,25 @@ def _report_seconds(port: int) -> float:
 
 
 def _bare(path: Path, most: int) -> float:
-    """Rows per second of the same records put into the same table of the same file again, a commit for each batch."""
-    n = min(most, 200_000)
-    with sqlite3.connect(path, isolation_level=None, timeout=30) as conn:
-        conn.execute("PRAGMA synchronous=NORMAL")
-        newest = conn.execute("SELECT max(run_no) FROM records").fetchone()[0]
-        rows = conn.execute("SELECT * FROM records WHERE run_no = ? LIMIT ?", (newest, n)).fetchall()
-        statement = f"INSERT INTO records VALUES ({', '.join('?' * len(rows[0]))})"  # noqa: S608
-        again = [(-newest, *row[1:]) for row in rows]
+    """Rows per second of the same records put into the same table of the same file again, a commit for each batch.
+
+    Through SQLAlchemy Core, which is what a bare loop would use here.
+    """
+    n, engine = min(most, 100_000), create_engine(f"sqlite:///{path}", connect_args={"timeout": 30})
+    with engine.connect() as conn:
+        conn.exec_driver_sql("PRAGMA synchronous=NORMAL")
+        newest = conn.scalar(select(func.max(records.c.run_no))) or 0
+        query = select(records).where(records.c.run_no == newest).limit(n)
+        again = [{**row, "run_no": -newest} for row in conn.execute(query).mappings()]
+        conn.rollback()
         began = time.perf_counter()
         for start in range(0, len(again), BATCH):
-            conn.execute("BEGIN IMMEDIATE")
-            conn.executemany(statement, again[start : start + BATCH])
-            conn.execute("COMMIT")
+            conn.execute(insert(records), again[start : start + BATCH])
+            conn.commit()
         took = time.perf_counter() - began
-        conn.execute("DELETE FROM records WHERE run_no = ?", (-newest,))
+        conn.execute(delete(records).where(records.c.run_no == -newest))
+        conn.commit()
+    engine.dispose()
     return len(again) / took
 
 

@@ -71,7 +71,9 @@ def arbiter(port: int, folder: Path, env: dict[str, str] | None = None) -> Itera
 @contextmanager
 def worker(env: dict[str, str]) -> Iterator[subprocess.Popen]:
     """A worker beside a service; ready a moment after it is started."""
-    process = subprocess.Popen([sys.executable, "-m", "app.cli", "worker"], env={**os.environ, **env})
+    process = subprocess.Popen(
+        [sys.executable, "-m", "app.cli", "worker"], env={**os.environ, **env}, stderr=subprocess.DEVNULL
+    )
     try:
         yield process
     finally:
