@@ -57,6 +57,9 @@ Moment = Annotated[
 ]
 Text = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[^\x00]*$")]
 SlicePath = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^/(input|metadata)(/([^/~\x00]|~[01])*)+$")]
+ReportPath = Annotated[
+    str, Field(min_length=1, max_length=512, pattern=r"^/(input|metadata|prediction)(/([^/~\x00]|~[01])*)+$")
+]
 LabelText = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00]*$")]
 
 

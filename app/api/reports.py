@@ -11,7 +11,7 @@ from starlette.responses import Response
 from app.api.body import JSON
 from app.api.negotiation import negotiate
 from app.api.operation import Answer, Content, Operation, json_response, services_of
-from app.api.query import Query, SlicePath, Truth, parse_query, path_id
+from app.api.query import Query, ReportPath, Truth, parse_query, path_id
 from app.errors import NotAcceptable, NotFound, Unavailable, Unprocessable
 from app.reports.html import POLICY
 from app.runs.analysis import MAX_PATHS
@@ -31,12 +31,13 @@ class ReportQuery(Query):
         Truth | None, Field(description="Also read the labels collapsed to two; by default as the run was asked")
     ] = None
     slice: Annotated[
-        tuple[SlicePath, ...],
+        tuple[ReportPath, ...],
         Field(
             max_length=MAX_PATHS,
             description=(
-                "JSON Pointer into an example along which to cut: `/input/category`. HTML and Markdown choose some "
-                "fields with few values where none is given and the run is not too large."
+                "JSON Pointer into an example along which to cut: `/input/category`, or into the scored prediction: "
+                "`/prediction/metadata/instrument_path`. HTML and Markdown choose some fields with few values where "
+                "none is given and the run is not too large."
             ),
         ),
     ] = ()

@@ -44,6 +44,8 @@ class Seen:
     scored: str | None
     kind: str | None
     confidence: float | None
+    prediction: JsonObject | None = None
+    """As JSON, where the report is cut along something in it."""
 
 
 @dataclass
@@ -64,6 +66,9 @@ class Counts:
         return Tally(self.n, self.scored, self.failed)
 
 
+OF_PREDICTION = "/prediction"
+"""How a path begins that leads into the prediction that was scored, and not into its example."""
+
 ValueKey: TypeAlias = tuple[str, Scalar]
 """A value with the name of its type, so that 1, 1.0, true and "1" are four."""
 
@@ -73,6 +78,8 @@ class PathParts(Generic[P]):
 
     def __init__(self, path: str, make: Callable[[], P]) -> None:
         self.path = path
+        self.of_prediction = path.startswith(OF_PREDICTION)
+        self._pointer = path.removeprefix(OF_PREDICTION) if self.of_prediction else path
         self.values: dict[ValueKey, P] = {}
         self.n_without = 0
         self.too_many = False
@@ -82,7 +89,7 @@ class PathParts(Generic[P]):
         """The part that this example belongs to; None = to none. `weight` is what it adds to `n_without` then."""
         if self.too_many:
             return None
-        value = resolve(example, self.path)
+        value = resolve(example, self._pointer)
         if value is MISSING or isinstance(value, (dict, list)) or (isinstance(value, str) and len(value) > MAX_TEXT):
             self.n_without += weight
             return None
@@ -159,6 +166,8 @@ class Analysis:
         self._repeats = repeats
         self._whole = Counts(n_total)
         self._slices = [PathParts(path, Counts) for path in paths]
+        self._of_examples = [path for path in self._slices if not path.of_prediction]
+        self._of_predictions = [path for path in self._slices if path.of_prediction]
         self._confidences: dict[ConfidenceKey, list[float]] = {}
         self._labels: dict[str, int] = {}
         self._names = array("q")
@@ -176,6 +185,7 @@ class Analysis:
             self._whole.add(seen)
             for part in parts:
                 part.add(seen)
+            self._cut_by_prediction(seen)
             if seen.scored is None:
                 continue
             self._names.append(name)
@@ -188,12 +198,19 @@ class Analysis:
         """A record as it is counted."""
         expected = self._profile.fold(record.expected_label)
         kind = record.error.kind if record.error else None
-        return Seen(expected, record.scored_label, kind, record.prediction.confidence if record.prediction else None)
+        given = record.prediction
+        whole = given.model_dump(mode="json") if given and self.cuts_predictions else None
+        return Seen(expected, record.scored_label, kind, given.confidence if given else None, whole)
 
     @property
     def cuts(self) -> bool:
         """Whether it looks into every example."""
-        return bool(self._slices)
+        return bool(self._of_examples)
+
+    @property
+    def cuts_predictions(self) -> bool:
+        """Whether it looks into every prediction."""
+        return bool(self._of_predictions)
 
     def tally(self) -> Tally:
         return self._whole.tally()
@@ -205,7 +222,7 @@ class Analysis:
     def _place(self, position: int, example: JsonObject | None) -> tuple[list[Counts], int]:
         if example is None:
             return [], position
-        parts = [part for path in self._slices if (part := path.find(example, self._repeats)) is not None]
+        parts = [part for path in self._of_examples if (part := path.find(example, self._repeats)) is not None]
         for part in parts:
             part.n += self._repeats
         group = example.get("group")
@@ -213,6 +230,14 @@ class Analysis:
             return parts, position
         self._grouped = True
         return parts, group_number(group)
+
+    def _cut_by_prediction(self, seen: Seen) -> None:
+        """A question that brought no prediction belongs to no part."""
+        for path in self._of_predictions:
+            part = path.find(seen.prediction or {})
+            if part is not None:
+                part.n += 1
+                part.add(seen)
 
     def _code(self, label: str) -> int:
         return self._labels.setdefault(label, len(self._labels))

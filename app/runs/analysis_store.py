@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
 
-from sqlalchemy import Connection, case, func, literal, select
+from sqlalchemy import Connection, case, func, literal, null, select
 
 from app.runs.analysis import Analysis, Breakdown, ConfidenceKey, ConfidenceSums, Seen
 from app.runs.record_store import current_records
@@ -89,10 +89,12 @@ def _grouped(conn: Connection, run: StoredRun) -> tuple[Tally, Breakdown]:
 
 def _add(conn: Connection, run: StoredRun, analysis: Analysis, start: int, stop: int) -> None:
     columns = (records.c.position, records.c.expected, records.c.scored, records.c.error_kind, records.c.confidence)
-    query = select(*columns).where(*current_records(run), records.c.position.between(start, stop - 1))
+    record = records.c.record if analysis.cuts_predictions else null()
+    query = select(*columns, record).where(*current_records(run), records.c.position.between(start, stop - 1))
     seen: defaultdict[int, list[Seen]] = defaultdict(list)
-    for position, expected, scored, kind, confidence in conn.execute(query).all():
-        seen[position].append(Seen(expected, scored, kind, confidence))
+    for position, expected, scored, kind, confidence, data in conn.execute(query).all():
+        given = None if data is None else json.loads(data).get("prediction")
+        seen[position].append(Seen(expected, scored, kind, confidence, given))
     examples = select(dataset_examples.c.position, dataset_examples.c.example).where(
         dataset_examples.c.dataset_no == run.dataset_no, dataset_examples.c.position.between(start, stop - 1)
     )

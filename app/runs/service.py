@@ -200,7 +200,8 @@ class RunService:
     ) -> EvalReport:
         """The metrics so far, derived from the records; of an unfinished run the rest counts as unscored.
 
-        `slices` are JSON Pointers into an example along which the report is cut. `binary` None = as the run was asked.
+        `slices` are JSON Pointers into an example (or, with `/prediction`, into what was scored) along which the report
+        is cut. `binary` None = as the run was asked.
         """
         run = await self._stored(run_id)
         profile = run.config.profile

@@ -36,8 +36,11 @@ def main() -> list[Row]:
 def body() -> bytes:
     """A flagged prediction that no other one is like, so that nobody answers from memory."""
     number = next(_numbers)
-    own = {**FLAGGED["input"], "amount": 9000 + number / 100, "id": f"txn-{number}"}
-    return json.dumps({**FLAGGED, "id": f"txn-{number}", "input": own}).encode()
+    amount = 9000 + number / 100
+    own = {**FLAGGED["input"], "amount": amount, "id": f"txn-{number}"}
+    narrative = f"Two deposits of {amount} USD on one day, see AML-BSA-001."
+    raw_output = {**FLAGGED["raw_output"], "narrative": narrative}
+    return json.dumps({**FLAGGED, "id": f"txn-{number}", "input": own, "raw_output": raw_output}).encode()
 
 
 async def _measure() -> list[Row]:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import httpx
 import pytest
 
@@ -18,8 +19,12 @@ from tests.adapters.peers import serving
 from tests.standins import (
     CONFIRMED,
     FLAGGED,
+    Call,
     Remote,
+    Wire,
     embeddings,
+    gemini,
+    gemini_at,
     neighbour,
     ollama,
     ollama_at,
@@ -312,3 +317,45 @@ async def test_with_nothing_configured_it_works_and_says_what_was_not_looked_at(
     assert "lexical" in answer["consistency_result"]["embedder"]
     assert (answer["disposition"], answer["decision"], answer["degraded"]) == ("flag", "no_second_opinion", True)
     assert (answer["judge_verdict"], answer["instrument_path"], answer["assurance"]) == (None, None, None)
+
+
+# --- the judge is measured --------------------------------------------------------------------------------------------
+
+
+async def test_a_judge_is_measured_against_labels_by_each_instrument_path(tmp_path: Path) -> None:
+    """Recorded predictions go to it, flagged or not; its verdicts are scored, strictly and in two labels, apart by who
+    really answered, and what nobody answered is a failure."""
+
+    async def only_small(call: Call, wire: Wire) -> None:
+        said = verdict("high") if '"low-' not in call.body["messages"][0]["content"] else "no verdict"
+        await says(ollama(said))(call, wire)
+
+    examples = [
+        {
+            "id": f"{label}-{number}",
+            "input": {"merchant": f"{label}-{number}"},
+            "expected_label": label,
+            "prediction": {"id": "x", "raw_output": {"risk_level": label}, "label": label, "confidence": 0.95},
+        }
+        for label in ("high", "low", "medium")
+        for number in range(2)
+    ]
+    async with playing(only_small) as first, playing(says(gemini(verdict("medium")))) as second:
+        settings = settings_for(tmp_path, ollama=ollama_at(first.url), gemini=gemini_at(second.url))
+        async with service(settings) as http:
+            options = {"driver": "sentinel-l7", "binary": True}
+            body = {"system": "judge", "dataset": {"examples": examples}, "options": options}
+            run = (await http.post("/runs", json=body)).json()
+            path = f"/runs/{run['run_id']}"
+            with anyio.fail_after(30):
+                while (await http.get(path)).json()["status"] not in {"succeeded", "failed"}:
+                    pass
+            report = (await http.get(f"{path}/report?slice=/prediction/metadata/instrument_path")).json()
+    assert (report["n_scored"], report["n_failed"], report["correct"]) == (6, 0, 2)
+    (cut,) = report["slices"]
+    by_path = {part["value"]: part for part in cut["values"]}
+    assert {name: (part["n_scored"], part["correct"]) for name, part in by_path.items()} == {
+        "ollama": (4, 2),
+        "gemini_flash": (2, 0),
+    }
+    assert (report["binary"]["correct"], by_path["ollama"]["binary"]["correct"]) == (4, 4)

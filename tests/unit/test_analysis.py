@@ -100,6 +100,20 @@ def test_only_the_most_frequent_values_are_shown() -> None:
     assert (len(cut.values), cut.n_omitted, cut.values[0].value) == (MAX_VALUES, 5, 7)
 
 
+def test_a_report_is_cut_along_what_was_predicted() -> None:
+    """What brought no prediction belongs to no part, and an example of the same name is not looked at."""
+    analysis = Analysis(PROFILE, 5, ["/prediction/metadata/by"])
+    for position, (scored, by) in enumerate([("low", "a"), ("high", "a"), ("low", "b"), (None, None)]):
+        given = None if by is None else {"label": scored, "metadata": {"by": by}}
+        answer = Seen("low", scored, None if scored else "timeout", 0.5 if scored else None, given)
+        analysis.add(position, {"prediction": {"metadata": {"by": "recorded"}}}, [answer])
+    report = derive_report(analysis.tally(), PROFILE, binary=False, breakdown=analysis.breakdown())
+    (cut,) = report.slices
+    assert cut.path == "/prediction/metadata/by"
+    assert {part.value: (part.support, part.correct) for part in cut.values} == {"a": (2, 1), "b": (1, 1)}
+    assert (cut.n_without, report.n_failed) == (1, 1)
+
+
 def test_slices_have_both_readings_of_the_labels() -> None:
     (cut,) = report_of([("high", "medium", 0.5, "a")], ["/input/kind"], binary=True).slices
     assert (cut.values[0].accuracy, cut.values[0].binary.accuracy) == (0.0, 1.0)
