@@ -87,5 +87,9 @@ class Unavailable(ServiceError):
         self.retry_after = retry_after
 
 
+class TooSlow(ServiceError):
+    """The rest of the body did not come in time."""
+
+
 class TimedOut(ServiceError):
     """The request's deadline passed before there was an answer."""

@@ -96,7 +96,10 @@ async def get_docs(_: Request) -> Response:
 
 
 async def _on_unknown_path(request: Request, _: Exception) -> Response:
-    return problem_response(NotFound("there is nothing at this path"), instance_of(request.scope["path"]))
+    return problem_response(
+        NotFound("there is nothing at this path; /docs and /openapi.json tell what there is"),
+        instance_of(request.scope["path"]),
+    )
 
 
 async def _on_exception(request: Request, exc: Exception) -> Response:

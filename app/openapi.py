@@ -219,7 +219,7 @@ def _refusals(operation: Operation) -> Iterator[type[ServiceError]]:
     if operation.needs != "open":
         follows += [errors.Unauthorized, errors.Forbidden, errors.Unavailable]
     if operation.body:
-        follows += [errors.BadRequest, errors.TooLarge, errors.UnsupportedMedia, errors.Unprocessable]
+        follows += [errors.BadRequest, errors.TooSlow, errors.TooLarge, errors.UnsupportedMedia, errors.Unprocessable]
     if operation.query is not None:
         follows.append(errors.BadRequest)
     yield from dict.fromkeys([*follows, *operation.refuses, InternalError])

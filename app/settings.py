@@ -170,6 +170,8 @@ class ServerSettings(Group):
     max_body_bytes: int = env("ARBITER_MAX_BODY_BYTES", 1_000_000, ge=1_000)
     max_upload_bytes: int = env("ARBITER_MAX_UPLOAD_BYTES", 512_000_000, ge=1_000)
     max_batch: int = env("ARBITER_MAX_BATCH", 10_000, ge=1)
+    body_timeout: Seconds = env("ARBITER_BODY_TIMEOUT", 20)
+    """Seconds without a byte of a body after which it is given up: who sends nothing must not hold a connection."""
 
 
 class EvaluationSettings(Group):

@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Scope
 
 from app.api.problems import from_validation
-from app.errors import BadRequest, FieldError, TooLarge, Unprocessable, UnsupportedMedia
+from app.errors import BadRequest, FieldError, TooLarge, TooSlow, Unprocessable, UnsupportedMedia
 from layers.strict_json import StrictJsonError, loads
 
 T = TypeVar("T")
@@ -94,7 +94,12 @@ async def read_body(request: Request, limit: int) -> bytes:
 
 
 async def _receive(request: Request) -> tuple[bytes, bool]:
-    message = await request.receive()
+    patience = request.scope["state"]["services"].settings.server.body_timeout
+    try:
+        async with asyncio.timeout(patience):
+            message = await request.receive()
+    except TimeoutError:
+        raise TooSlow(f"nothing more of the body came for {patience:g} s") from None
     if message["type"] == "http.disconnect":
         raise ClientDisconnect
     return message.get("body", b""), message.get("more_body", False)

@@ -61,6 +61,7 @@ KINDS: dict[type[ServiceError], Kind] = {
     errors.NotAcceptable: Kind(406, "not-acceptable", "None of the accepted media types can be written"),
     errors.Conflict: Kind(409, "conflict", "The request contradicts what is stored or going on"),
     errors.Blocked: Kind(409, "blocked-by-verdict", "The arbiter blocked this artifact"),
+    errors.TooSlow: Kind(408, "too-slow", "The body did not come in time"),
     errors.TooLarge: Kind(413, "too-large", "The body is too large"),
     errors.UnsupportedMedia: Kind(415, "unsupported-media-type", "The content type can't be read here"),
     errors.Unprocessable: Kind(422, "unprocessable", "The request makes no sense"),

@@ -5,11 +5,35 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
 
 import httpx
 
 if TYPE_CHECKING:
     from app.settings import Settings
+
+
+LONGEST_ID = 512
+
+
+def no_answer(exc: httpx.HTTPError, server: str | None = None) -> str:
+    """Why a service gave no answer, as a sentence for people."""
+    who = server or "the service"
+    if isinstance(exc, httpx.UnsupportedProtocol):
+        return f"{who} is no address of a service: it begins with http:// or https://"
+    if isinstance(exc, httpx.ConnectTimeout):
+        return f"{who} cannot be reached: no connection in time"
+    if isinstance(exc, httpx.TimeoutException):
+        return f"{who} gave no answer in time"
+    if isinstance(exc, httpx.ConnectError):
+        text = str(exc).lower()
+        refused = "refused" in text or "all connection attempts failed" in text
+        return f"{who} cannot be reached: " + (
+            "it refused the connection; is it running?" if refused else "no connection to this address"
+        )
+    if isinstance(exc, httpx.TransportError):
+        return f"{who} broke off the connection before it had answered"
+    return f"{who} gave no answer that can be read"
 
 
 class RequestFailed(Exception):
@@ -22,7 +46,8 @@ class RequestFailed(Exception):
 
     def _sentence(self) -> str:
         text = str(self.problem.get("detail") or self.problem.get("title") or f"HTTP {self.status}")
-        errors = [item for item in self.problem.get("errors") or [] if item.get("message") != text]
+        # What the sentence says already is not said again.
+        errors = [item for item in self.problem.get("errors") or [] if str(item.get("message")) not in text]
         listed = "; ".join(f"{item.get('pointer', '')}: {item.get('message', '')}" for item in errors[:5])
         return f"{text} ({listed})" if listed else text
 
@@ -66,14 +91,29 @@ async def _local(settings: Settings, *, execute: bool) -> AsyncIterator[httpx.As
             async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=3_600) as client:
                 yield client
     except BaseExceptionGroup as group:
-        raise _single(group) from None
+        raise unwrapped(group) from None
 
 
-def _single(error: BaseException) -> BaseException:
+def unwrapped(error: BaseException) -> BaseException:
     """What the service's task group wrapped: the block's own exception where there was no other."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
+
+
+def segment(text: str) -> str:
+    """`text` as one segment of a path, whatever stands in it."""
+    return quote(text[:LONGEST_ID], safe="") or "-"
+
+
+def named(server: str) -> str:
+    """A server's address as it may be shown: without a user's name and password."""
+    parts = urlsplit(server)
+    return (
+        server
+        if parts.username is None
+        else f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")
+    )
 
 
 async def get(client: httpx.AsyncClient, path: str, **params: Any) -> Any:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import anyio
+import httpx
 import typer
 from typer import Argument, Option
 
@@ -14,10 +15,12 @@ from app.cli import critic_commands, gate_commands, verdict_commands
 from app.cli.console import FAILED, USAGE, fail, out, write_text
 from app.errors import ServiceError
 from app.settings import Settings, load_settings
+from app.store.engines import locate
 from layers.errors import ConfigurationError
 
 app = typer.Typer(
-    help="Judge what other AI services decided: score labelled fixtures, serve /evaluate and /runs, prove records.",
+    help="Judge what other AI services decided: score labelled fixtures, serve /evaluate and /runs, prove records. "
+    "Without a command, `arbiter-l8 --system NAME --fixture PATH` scores.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -56,6 +59,8 @@ def run_async(work: Any, *args: Any) -> Any:
         fail(str(exc), USAGE)
     except ServiceError as exc:
         fail(str(exc), FAILED)
+    except httpx.HTTPError as exc:
+        fail(f"the service does not answer: {exc}", FAILED)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
 
@@ -169,7 +174,7 @@ def version() -> None:
     write_text(service_version())
 
 
-@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
 def verify(context: typer.Context) -> None:
     """Check a provenance bundle: `verify BUNDLE [--head OLDER_HEAD]`. Exit codes: 0 true, 1 differs, 3 usage."""
     from app.verify import main as work
@@ -196,10 +201,19 @@ def ingest(
     raise typer.Exit(run_async(go))
 
 
+def check_store(settings: Settings) -> None:
+    """End with a usage error where there is no database to read: making an empty one would only hide the mistake."""
+    location = locate(settings.store.url)
+    if location.dialect == "sqlite" and not Path(str(location.url.database)).is_file():
+        fail(f"there is no database at {location.url.database}; ARBITER_DATABASE_URL or --server names another", USAGE)
+
+
 def _read_command(fetch: Any, server: str | None, key: str | None) -> Any:
     from app.cli.client import RequestFailed, service
 
     settings = settings_or_exit()
+    if server is None:
+        check_store(settings)
 
     async def go() -> Any:
         async with service(settings, server, key, execute=False) as client:
@@ -223,7 +237,10 @@ def runs_list(
     from app.cli.client import get
 
     page = _read_command(lambda client: get(client, "/runs", limit=limit), server, key)
-    write_text(json.dumps(page["items"], indent=2)) if as_json else out.print(work.table(page["items"]))
+    if as_json:
+        write_text(json.dumps(page["items"], indent=2))
+    else:
+        out.print(work.table(page["items"]) if page["items"] else "no runs yet")
 
 
 @runs_app.command("show")
@@ -265,18 +282,18 @@ def runs_report(
 @runs_app.command("cancel")
 def runs_cancel(run_id: str, server: Server = None, key: Key = None) -> None:
     """Stop a run; what it recorded stays."""
-    from app.cli.client import post
+    from app.cli.client import post, segment
 
-    run = _read_command(lambda client: post(client, f"/runs/{run_id}/cancel"), server, key)
+    run = _read_command(lambda client: post(client, f"/runs/{segment(run_id)}/cancel"), server, key)
     write_text(f"{run['run_id']} {run['status']}")
 
 
 @runs_app.command("retry")
 def runs_retry(run_id: str, server: Server = None, key: Key = None) -> None:
     """Ask again about what failed in a run that has ended; successes stay."""
-    from app.cli.client import post
+    from app.cli.client import post, segment
 
-    run = _read_command(lambda client: post(client, f"/runs/{run_id}/retry"), server, key)
+    run = _read_command(lambda client: post(client, f"/runs/{segment(run_id)}/retry"), server, key)
     write_text(f"{run['run_id']} {run['status']}")
 
 

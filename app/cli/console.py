@@ -6,8 +6,8 @@ import sys
 from typing import Any, NoReturn
 
 import typer
+from rich import markup
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 PIPED_WIDTH = 160
@@ -17,6 +17,13 @@ out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty()
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 OK, FAILED, USAGE = 0, 1, 2
+
+
+def escape(text: str) -> str:
+    """`text` as it may be printed: no markup, and no control character that would drive the terminal."""
+    return markup.escape(
+        "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    )
 
 
 def fail(message: str, code: int = FAILED) -> NoReturn:

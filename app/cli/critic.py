@@ -7,11 +7,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
-from rich.markup import escape
 from rich.table import Table
 
-from app.cli.client import get, service
-from app.cli.console import out, share, write_text
+from app.cli.client import get, segment, service
+from app.cli.console import escape, out, share, write_text
 from app.critic.replay import replay
 from app.settings import Settings
 from layers.model import JsonObject
@@ -33,7 +32,7 @@ async def report(
 ) -> int:
     """Print the report of a run; the exit code of its outcome."""
     async with service(settings, server, key, execute=False) as client:
-        made = await get(client, f"/runs/{run_id}/critic", control_run_id=control, baseline_run_id=baseline)
+        made = await get(client, f"/runs/{segment(run_id)}/critic", control_run_id=control, baseline_run_id=baseline)
     return show(made, as_json=as_json)
 
 

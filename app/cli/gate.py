@@ -10,11 +10,10 @@ from typing import Any, NoReturn
 import anyio
 import httpx
 import typer
-from rich.markup import escape
 from rich.table import Table
 
-from app.cli.client import RequestFailed, get, post, service
-from app.cli.console import err, fail, out, write_text
+from app.cli.client import RequestFailed, get, post, segment, service
+from app.cli.console import err, escape, fail, out, write_text
 from app.cli.progress import ENDED, watch
 from app.errors import ServiceError
 from app.gates.render_junit import render_junit
@@ -83,8 +82,8 @@ async def gate(  # noqa: PLR0913 - one parameter per option
     body = {"policy": read_policy(policy)} | ({"baseline": baseline} if baseline else {})
     async with service(settings, server, key, execute=False) as client:
         if wait:
-            await watch(client, await get(client, f"/runs/{run_id}"), label="run")
-        verdict = await post(client, f"/runs/{run_id}/gate", json=body)
+            await watch(client, await get(client, f"/runs/{segment(run_id)}"), label="run")
+        verdict = await post(client, f"/runs/{segment(run_id)}/gate", json=body)
     code = EXITS.get(verdict["verdict"], COULD_NOT_RUN)
     renderers: dict[str, Callable[[JsonObject], str]] = {"junit": render_junit, "markdown": render_markdown}
     for form, path in files.items():
@@ -158,7 +157,7 @@ async def compare(  # noqa: PLR0913 - one parameter per option
     """Compare two runs once, or look again and again until both have ended or the e-process has decided."""
     params = {"baseline": baseline, "slice": slices, "alpha": alpha}
     async with service(settings, server, key, execute=False) as client:
-        made = await get(client, f"/runs/{run_id}/comparison", **params)
+        made = await get(client, f"/runs/{segment(run_id)}/comparison", **params)
         if watching:
             made = await _watch(client, run_id, params, made)
     write_text(json.dumps(made, indent=2)) if as_json else show_comparison(made)
@@ -178,7 +177,7 @@ async def _watch(client: httpx.AsyncClient, run_id: str, params: dict[str, Any],
         if decided or all(made[side]["status"] in ENDED for side in ("candidate", "baseline")):
             return made
         await anyio.sleep(LOOK_EVERY_S)
-        made = await get(client, f"/runs/{run_id}/comparison", **params)
+        made = await get(client, f"/runs/{segment(run_id)}/comparison", **params)
 
 
 def show_comparison(made: JsonObject) -> None:

@@ -10,7 +10,7 @@ import anyio
 import httpx
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from app.cli.client import get
+from app.cli.client import get, segment
 from app.cli.console import err
 
 ENDED = frozenset({"succeeded", "failed", "cancelled"})
@@ -49,7 +49,7 @@ async def follow(client: httpx.AsyncClient, run: JsonObject) -> AsyncIterator[Js
 async def _events(client: httpx.AsyncClient, run_id: str, last_id: str) -> AsyncIterator[tuple[str, JsonObject]]:
     """Id and data of each event. Ends at once where the service tells none."""
     headers = {"accept": "text/event-stream"} | ({"last-event-id": last_id} if last_id else {})
-    async with client.stream("GET", f"/runs/{run_id}/events", headers=headers) as response:
+    async with client.stream("GET", f"/runs/{segment(run_id)}/events", headers=headers) as response:
         if not response.headers.get("content-type", "").startswith("text/event-stream"):
             return
         async for line in response.aiter_lines():

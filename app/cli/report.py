@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from app.cli.client import RequestFailed, get
+from app.cli.client import RequestFailed, get, segment
 from app.cli.console import FAILED, USAGE, fail
 
 MEDIA_TYPES = {"html": "text/html", "markdown": "text/markdown", "json": "application/json"}
@@ -27,7 +27,7 @@ def format_of(given: str | None, output: Path | None) -> str:
 async def fetch(client: httpx.AsyncClient, run_id: str, form: str, params: dict[str, Any]) -> str:
     """The report as text. Raises `RequestFailed`."""
     given = {name: value for name, value in params.items() if value}
-    path = f"/runs/{run_id}/report"
+    path = f"/runs/{segment(run_id)}/report"
     if form == "json":
         return json.dumps(await get(client, path, **given), indent=2, ensure_ascii=False) + "\n"
     response = await client.get(path, params=given, headers={"accept": MEDIA_TYPES[form]})

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
-from rich.markup import escape
 from rich.table import Table
 
-from app.cli.client import get
-from app.cli.console import out, report_tables
+from app.cli.client import get, segment
+from app.cli.console import escape, out, report_tables
 
 
 def table(runs: list[dict[str, Any]]) -> Table:
@@ -30,7 +29,7 @@ def table(runs: list[dict[str, Any]]) -> Table:
 
 async def with_report(client: httpx.AsyncClient, run_id: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """A run and its report so far. Raises `RequestFailed`."""
-    return await get(client, f"/runs/{run_id}"), await get(client, f"/runs/{run_id}/report")
+    return await get(client, f"/runs/{segment(run_id)}"), await get(client, f"/runs/{segment(run_id)}/report")
 
 
 def show(run: dict[str, Any], report: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from app.cli.client import RequestFailed, get, post, service
+from app.cli.client import RequestFailed, get, named, post, service
 from app.cli.console import FAILED, USAGE, fail, out, report_tables, write_text
 from app.cli.progress import watch
 from app.settings import Settings
@@ -24,6 +24,8 @@ def read_fixture(path: Path) -> tuple[str, bytes, str]:
         fail(f"{path} is a folder; --fixture takes a .json, .ndjson or .csv file", USAGE)
     if not path.exists():
         fail(f"{path} does not exist", USAGE)
+    if not path.is_file():
+        fail(f"{path} is no regular file", USAGE)
     if media_type is None:
         fail(f"{path}: the name must end in .json, .ndjson or .csv", USAGE)
     try:
@@ -61,7 +63,7 @@ async def score(
         except RequestFailed as exc:
             fail(str(exc), USAGE if exc.status in {400, 413, 415, 422} else FAILED)
         except httpx.HTTPError as exc:
-            fail(f"{server} cannot be reached ({type(exc).__name__})", FAILED)
+            fail(f"{named(server or '')} cannot be reached ({type(exc).__name__})", FAILED)
     _show(report, run, as_json=as_json)
     return 0
 

@@ -6,9 +6,12 @@ import logging
 import socket
 
 import uvicorn
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.access import check_bind, parse_keys
+from app.cli.client import unwrapped
 from app.cli.process import settle_memory
+from app.errors import ServiceError
 from app.settings import Settings
 from app.telemetry.logs import configure_logging
 from app.wiring import service_app
@@ -24,18 +27,49 @@ def serve(settings: Settings) -> None:
     check_bind(server.host, parse_keys(server.api_keys))
     configure_logging(settings.telemetry.log_level, settings.telemetry.log_format)
     listener = bind(server.host, server.port)
-    config = uvicorn_config(service_app(settings))
-    host, port = listener.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    log.info("Arbiter-L8 listens on http://%s:%d (interactive documentation at /docs)", shown, port)
-    _Server(config).run(sockets=[listener])
+    app = _Startup(service_app(settings))
+    _Server(uvicorn_config(app)).run(sockets=[listener])
+    if app.refusal is not None:
+        raise app.refusal
+
+
+class _Startup:
+    """Keeps what the operator can mend at start as an exception, where uvicorn would only log its traceback."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.refusal: ConfigurationError | ServiceError | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass everything on."""
+        if scope["type"] != "lifespan":
+            await self._app(scope, receive, send)
+            return
+
+        async def without_traceback(message: Message) -> None:
+            await send({**message, "message": ""} if message["type"] == "lifespan.startup.failed" else message)
+
+        try:
+            await self._app(scope, receive, without_traceback)
+        except BaseException as exc:
+            single = unwrapped(exc)
+            if not isinstance(single, ConfigurationError | ServiceError):
+                log.exception("the service could not start or stop")
+                raise
+            self.refusal = single
 
 
 class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then settle: from here on the process serves."""
         await super().startup(sockets)
+        if not self.started:
+            return
         settle_memory()
+        for listener in sockets or ():
+            host, port = listener.getsockname()[:2]
+            shown = f"[{host}]" if ":" in host else host
+            log.info("Arbiter-L8 listens on http://%s:%d (interactive documentation at /docs)", shown, port)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop; those who follow a run are let go first, or they would be waited for."""
@@ -51,7 +85,7 @@ def uvicorn_config(app: object) -> uvicorn.Config:
         app,  # type: ignore[arg-type]
         loop="uvloop",
         http="httptools",
-        lifespan="auto",
+        lifespan="on",
         access_log=False,
         proxy_headers=False,
         log_config=None,

@@ -12,7 +12,7 @@ import anyio
 import httpx
 import typer
 
-from app.cli.client import RequestFailed, get, post, service
+from app.cli.client import RequestFailed, get, post, segment, service
 from app.cli.console import err, fail, write_text
 from app.cli.gate import printable
 from app.errors import Conflict, NotFound, ServiceError
@@ -176,7 +176,7 @@ async def after_gate(
 
 async def _state(settings: Settings, run_id: str, server: str | None, key: str | None) -> JsonObject:
     async with service(settings, server, key, execute=False) as client:
-        state: JsonObject = await get(client, f"/runs/{run_id}/artifact")
+        state: JsonObject = await get(client, f"/runs/{segment(run_id)}/artifact")
     return state
 
 

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from rich.markup import escape
 from rich.table import Table
 
 from app.cli.client import get, post
-from app.cli.console import err, out, report_tables
+from app.cli.console import err, escape, out, report_tables
 from app.cli.progress import watch
 from app.demo.hosting import hosted
 from app.demo.sentinel import build_sentinel

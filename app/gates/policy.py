@@ -157,7 +157,7 @@ def parse_policy(text: str) -> Policy:
         raise PolicyError(f"the policy is not valid TOML: {message}", [FieldError("/policy", message)]) from None
     try:
         # In JSON mode types are taken as they are and arrays as tuples.
-        return Policy.model_validate_json(json.dumps(document), strict=True)
+        return Policy.model_validate_json(_as_json(document), strict=True)
     except TypeError:
         raise PolicyError("the policy makes no sense: dates and times have no place in it") from None
     except ValidationError as exc:
@@ -200,3 +200,10 @@ def _line_of(location: tuple[int | str, ...], text: str) -> int | None:
         if re.match(rf"\s*[\"']?{re.escape(str(key))}[\"']?\s*[.=]", line):
             return number
     return start + 1 if header else None
+
+
+def _as_json(document: dict[str, Any]) -> str:
+    try:
+        return json.dumps(document)
+    except RecursionError:  # dotted keys nest tables without a bracket
+        raise PolicyError("the policy is nested too deep") from None

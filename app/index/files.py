@@ -35,7 +35,7 @@ def read_verdicts(path: Path) -> list[IndexItem]:
 
 def _text(path: Path) -> str:
     if not path.is_file():
-        raise NotFound(f"{path} is not a file")
+        raise NotFound(f"there is no file or folder at {path}" if not path.exists() else f"{path} is not a file")
     if path.stat().st_size > MAX_BYTES:
         raise Unprocessable(f"{path} is larger than {MAX_BYTES} bytes")
     try:

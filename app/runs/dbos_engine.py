@@ -9,6 +9,7 @@ import logging
 import sqlite3
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from dbos import DBOS, DBOSConfig, Serializer, SetWorkflowID
@@ -185,6 +186,7 @@ def engine_file(path: str, seat: int = 0) -> str:
 
 def _sqlite_engine(path: str) -> Engine:
     module = _sqlite_module()
+    Path(path).touch(mode=0o600)  # runs' ids and settings are nobody else's business
     engine = create_engine(f"sqlite:///{path}", module=module, connect_args={"check_same_thread": False})
 
     @event.listens_for(engine, "connect")

@@ -94,7 +94,7 @@ class RunEvents:
             return False
         await self._store.tell(run)
         before = await self._store.since(run_id, int(last_id) - 1)
-        return len(before) == 1 and before[0].kind == "end"
+        return len(before) == 1 and before[0].kind == "end" and before[0].seq == int(last_id)
 
     async def close(self) -> None:
         """End every stream."""

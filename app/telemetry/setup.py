@@ -143,7 +143,11 @@ class _Seldom(logging.Handler):
             return
         more = f" ({self._held_back} more since the last warning)" if self._held_back else ""
         self._next, self._held_back = self._clock() + self._period, 0
-        _log.warning("telemetry could not be delivered: %s%s", record.getMessage().split("\n")[0][:300], more)
+        _log.warning(
+            "the telemetry collector takes nothing; nothing waits for it (ARBITER_TELEMETRY=false switches it off)%s",
+            more,
+            extra={"cause": record.getMessage().split("\n")[0][:300]},
+        )
 
 
 def quiet_exporters() -> None:

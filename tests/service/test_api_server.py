@@ -122,3 +122,16 @@ async def test_records_flow_to_the_last(settings) -> None:
         run = (await http.post("/runs", json={"system": "recorded", "dataset": {"examples": examples}})).json()
         response = await http.get(run["links"]["records"], headers={"accept": "application/x-ndjson"})
     assert [json.loads(line)["example_id"] for line in response.text.splitlines()] == [str(n) for n in range(2_000)]
+
+
+@pytest.mark.parametrize("path", ["/evaluate", "/datasets"])
+async def test_a_body_that_stops_coming_is_given_up(settings, path: str) -> None:
+    """Who announces a body and sends no more of it is told so, and holds no connection for ever."""
+    server = settings.server.model_copy(update={"body_timeout": 0.05})
+    impatient = settings.model_copy(update={"server": server})
+    async with served(impatient) as port, await anyio.connect_tcp("127.0.0.1", port) as stream:
+        await stream.send(f"POST {path} HTTP/1.1\r\nHost: localhost\r\n{JSON}Content-Length: 100\r\n\r\n{{".encode())
+        with anyio.fail_after(10):
+            status, body = await read_answer(stream)
+    assert status == 408
+    assert json.loads(body)["type"] == "/problems/too-slow"
