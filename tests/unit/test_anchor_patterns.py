@@ -6,7 +6,8 @@ import re
 import pytest
 
 from layers.anchor_patterns import CITATIONS, DATES, KEYWORDS, Row
-from layers.anchors import _compile, find_anchors, find_claims
+from layers.anchor_table import compile_row
+from layers.anchors import find_anchors, find_claims
 
 # By row: texts of which the row must find exactly the part between the brackets, and texts in which it finds nothing.
 CASES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -136,7 +137,7 @@ def test_a_row_finds_its_true_cases(name):
 @pytest.mark.parametrize("name", CASES)
 def test_a_row_leaves_its_false_cases_alone(name):
     row = ROWS[name]
-    pattern = _compile(row)
+    pattern = compile_row(row)
     for text in CASES[name][1]:
         own = [
             token
