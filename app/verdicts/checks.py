@@ -118,6 +118,8 @@ class Bench:
     async def _command(self, check: CommandCheck) -> Found:
         ended = await self._program(check)
         passed = ended.code in check.exit_codes
+        if not passed and ended.code in check.could_not_run_codes:
+            raise NotRun(f"{_how_it_ended(ended)}, which means that it could not do its work\n{ended.text}")
         output = clean(ended.text, self.scrubber, _PASSED_OUTPUT) if passed else ended.text
         return Found(passed, f"{_how_it_ended(ended)}\n{output}".strip())
 
@@ -127,7 +129,7 @@ class Bench:
         if ended.code not in check.exit_codes:
             raise NotRun(f"{_how_it_ended(ended)}, which is none that it ends with after its work\n{ended.text}")
         if ended.cut:
-            raise NotRun("its output is too long to be counted")
+            raise NotRun(f"its output is too long to be counted\n{ended.text}")
         lines = [line for line in ended.text.splitlines() if re.search(check.pattern, line)]
         new = lines[known:] if isinstance(known, int) else list((Counter(lines) - known).elements())
         against = known if isinstance(known, int) else known.total()

@@ -62,10 +62,21 @@ class _Program(_Check):
 
 
 class CommandCheck(_Program):
-    """Passes when the program ends with one of `exit_codes`."""
+    """Passes when the program ends with one of `exit_codes`.
+
+    One of `could_not_run_codes` means that it gave no answer; by default those with which shells and their like say
+    that a program can't be run (126) or was not found (127).
+    """
 
     kind: Literal["command"]
     exit_codes: Annotated[tuple[int, ...], Field(min_length=1, max_length=50)] = (0,)
+    could_not_run_codes: Annotated[tuple[int, ...], Field(max_length=50)] = (126, 127)
+
+    @model_validator(mode="after")
+    def _one_meaning_each(self) -> CommandCheck:
+        if "could_not_run_codes" in self.model_fields_set and set(self.exit_codes) & set(self.could_not_run_codes):
+            raise ValueError("could_not_run_codes: one of them is among exit_codes")
+        return self
 
 
 class BaselineCheck(_Program):
@@ -122,11 +133,13 @@ Check: TypeAlias = Annotated[
 class ArbiterConfig(Value):
     """The whole file.
 
+    `root` is the folder that every other path starts from and that programs run in, seen from the file's own folder.
     `made_by` is the model that made the artifact, or its family; `human` where none did. `laws` are Markdown files
     with the project's own quality laws, `narrative` a file in which the maker says what was done. `confidence_floor`
     is in 0..1. `rules` says whether an artifact may change the files that it is judged by.
     """
 
+    root: Annotated[Word, Field(min_length=1)] = "."
     artifact: Word | None = None
     made_by: Name | None = None
     laws: Annotated[tuple[Glob, ...], Field(max_length=50)] = ()
@@ -171,7 +184,10 @@ class LoadedConfig(Value):
 
 
 def load_config(path: Path) -> LoadedConfig:
-    """Read the file; paths in it start from its folder. Raises `ConfigurationError` naming the key that is wrong."""
+    """Read the file; paths in it start from its `root`, by default its folder.
+
+    Raises `ConfigurationError` naming the key that is wrong, also where `root` or a file of laws is not there.
+    """
     try:
         with path.open("rb") as stream:
             data = stream.read(MAX_CONFIG + 1)
@@ -182,7 +198,17 @@ def load_config(path: Path) -> LoadedConfig:
     config = parse_config(data, str(path))
     file = path.resolve()
     digest = sha256_of(canonical_bytes(config.model_dump(mode="json")))
-    return LoadedConfig(config=config, file=file, root=file.parent, sha256=digest)
+    return LoadedConfig(config=config, file=file, root=_root(config, file, str(path)), sha256=digest)
+
+
+def _root(config: ArbiterConfig, file: Path, name: str) -> Path:
+    root = (file.parent / config.root).resolve()
+    if not root.is_dir():
+        raise ConfigurationError(f"{name}: root: {root} is no folder")
+    for law in config.laws:
+        if not (root / law).is_file():
+            raise ConfigurationError(f"{name}: laws: there is no file {law} in {root}")
+    return root
 
 
 def parse_config(data: bytes, name: str) -> ArbiterConfig:

@@ -55,9 +55,9 @@ def _against_checks(checks: Sequence[CheckResult]) -> Iterator[Reason]:
         yield Reason(kind=ReasonKind.NO_CHECKS, detail="nothing was checked")
     for check in checks:
         if not check.ran:
-            yield Reason(kind=ReasonKind.COULD_NOT_RUN, about=check.name, detail=_first_line(check.detail))
+            yield Reason(kind=ReasonKind.COULD_NOT_RUN, about=check.name, detail=_brief(check))
         elif check.result != "pass":
-            yield Reason(kind=ReasonKind.CHECK_FAILED, about=check.name, detail=_first_line(check.detail))
+            yield Reason(kind=ReasonKind.CHECK_FAILED, about=check.name, detail=_brief(check))
 
 
 def _against_findings(findings: Sequence[HolisticFinding]) -> Iterator[Reason]:
@@ -86,6 +86,15 @@ def _against_holistic(holistic: Holistic, floor: float, *, optional: bool) -> It
 
 def _unseen(detail: str) -> Reason:
     return Reason(kind=ReasonKind.COULD_NOT_RUN, about="holistic", detail=detail)
+
+
+def _brief(check: CheckResult) -> str:
+    """The first line of what a check found; of a program also the last one, in which most say what was wrong."""
+    first, _, rest = check.detail.strip().partition("\n")
+    last = rest.strip().rpartition("\n")[2].strip()
+    if check.command is None or not last:
+        return first[:500]
+    return f"{first[:240]}: {last[:240]}"
 
 
 def _first_line(text: str) -> str:

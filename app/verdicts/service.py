@@ -135,9 +135,13 @@ class VerdictService:
         why = ""
         if ".." in name:
             try:
-                return await open_range(base, name, self._parts.own_files)
+                found = await open_range(base, name, self._parts.own_files)
             except NotRun as exc:
                 why = f", and as a range of commits: {exc}"
+            else:
+                if not found.changed:
+                    raise NotFound(f"there is nothing to judge: the range {shown(name)[:300]} changes nothing")
+                return found
         try:
             return await open_path(base / name, self._parts.own_files)
         except NotFound as exc:

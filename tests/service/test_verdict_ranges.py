@@ -97,7 +97,14 @@ async def test_an_artifact_may_not_change_what_it_is_judged_by(arbiter: Arbiter,
 async def test_a_range_that_changes_nothing_gives_a_scope_nothing_to_pass(
     arbiter: Arbiter, repository: Repository
 ) -> None:
-    assert results(await in_repository(arbiter, repository, SCOPE, "HEAD..HEAD"))["scope"] == (False, "fail")
+    """The check's own range, that is; an artifact that changes nothing is none."""
+    repository.commit({"src/b.py": "y = 2\n"})
+    scope = f'{SCOPE}range = "HEAD..HEAD"\n'
+    config = repository.folder.parent / "arbiter.toml"
+    config.write_text(f'root = "{repository.folder}"\n{OPTIONAL}{scope}')
+    verdict = await arbiter.service.give(load_config(config), "HEAD~1..HEAD")
+    (scoped,) = [check for check in verdict.objective_checks if check.name == "scope"]
+    assert (scoped.ran, scoped.detail) == (False, "the range changes nothing")
 
 
 @pytest.mark.parametrize("what", ["HEAD~9..HEAD", "--output=x..HEAD", "nowhere", "a\0b", "x...y..z", "HEAD..$(id)"])
@@ -114,3 +121,11 @@ async def test_a_new_message_does_not_make_another_artifact(arbiter: Arbiter, re
     assert (again.verdict_id, again.replayed) == (first.verdict_id, True)
     repository.commit({"src/a.py": "good\n"})
     assert (await in_repository(arbiter, repository, PASSES, "HEAD~2..HEAD")).verdict is Decision.ACCEPT
+
+
+async def test_a_range_that_changes_nothing_is_nothing_to_judge(arbiter: Arbiter, repository: Repository) -> None:
+    """It is no verdict, so that nothing is logged that would bind."""
+    for what in ("HEAD..HEAD", "main...HEAD"):
+        with pytest.raises(NotFound, match="changes nothing"):
+            await in_repository(arbiter, repository, SCOPE, what)
+    assert (await arbiter.service.list()).items == ()

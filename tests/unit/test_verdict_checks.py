@@ -206,6 +206,7 @@ def test_laws_are_numbered_by_code_item_by_item() -> None:
         ("confidence_floor = 1.5", "confidence_floor"),
         ("confidence_floor = nan", "confidence_floor"),
         ('laws = ["/etc/passwd"]', "laws"),
+        ('[[checks]]\nkind = "command"\nname = "a"\nargv = ["x"]\ncould_not_run_codes = [0]', "could_not_run_codes"),
         ("a = [", "TOML"),
     ],
 )
@@ -220,6 +221,16 @@ def test_a_config_asks_for_a_model_unless_it_says_otherwise() -> None:
 
 def test_a_config_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"arbiter\.toml cannot be read"):
+        load_config(tmp_path / "arbiter.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [('laws = ["none.md"]', "laws: there is no file none.md"), ('root = "nowhere"', "root: .*nowhere is no folder")],
+)
+def test_files_that_a_config_needs_must_be_there(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "arbiter.toml").write_text(text)
+    with pytest.raises(ConfigurationError, match=says):
         load_config(tmp_path / "arbiter.toml")
 
 
@@ -281,5 +292,10 @@ async def test_hostile_names_are_hashed_shown_and_found(tmp_path: Path) -> None:
 
 
 def test_the_example_in_the_documentation_can_be_used() -> None:
-    loaded = load_config(Path(scan.__file__).parents[2] / "docs" / "arbiter.toml")
+    """From the folder of the project, where its programs find what they check, with laws that fit into a question."""
+    project = Path(scan.__file__).parents[2]
+    loaded = load_config(project / "docs" / "arbiter.toml")
+    assert loaded.root == project
+    assert (loaded.root / "pyproject.toml").is_file()
+    assert len(number_laws((name, (loaded.root / name).read_text()) for name in loaded.config.laws)) > 4
     assert [check.name for check in loaded.config.checks] == ["tests", "types", "scope", "debugging"]
