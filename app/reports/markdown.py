@@ -249,8 +249,7 @@ def _row(*cells: str) -> str:
 
 
 def _share(value: float | None, interval: Interval | None) -> str:
-    ends = text.between(interval)
-    return f"{text.percent(value)} ({ends})" if ends else text.percent(value)
+    return text.percent(value) if value is None else f"{text.percent(value)} ({text.between(interval)})"
 
 
 def _ends(interval: Interval) -> str:

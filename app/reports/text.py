@@ -28,8 +28,8 @@ def figure(value: float | None) -> str:
 
 
 def between(interval: Interval | None) -> str:
-    """The ends of an interval of a share."""
-    return "" if interval is None else f"{100 * interval.low:.1f}–{100 * interval.high:.1f} %"
+    """The ends of an interval of a share; one that could not be made is a dash."""
+    return "–" if interval is None else f"{100 * interval.low:.1f}–{100 * interval.high:.1f} %"
 
 
 def ends(interval: Interval | None) -> str:

@@ -56,7 +56,10 @@ class AccuracyBounds(Value):
 
 
 class LabelIntervals(Value):
-    """Intervals of one label's figures: Wilson for the proportions, resampled for F1."""
+    """Intervals of one label's figures: Wilson for the proportions, resampled for F1.
+
+    F1's is null, with the reason as `f1_interval` in `undefined`, where too few examples carry the label to resample.
+    """
 
     label: str
     precision: Interval | None
@@ -65,7 +68,10 @@ class LabelIntervals(Value):
 
 
 class AverageIntervals(Value):
-    """Resampled intervals of averages over the labels; null where the average is undefined."""
+    """Resampled intervals of averages over the labels.
+
+    Null where the average is undefined, or where the resamples do not differ (`macro.f1_interval` in `undefined`).
+    """
 
     precision: Interval | None
     recall: Interval | None

@@ -8,7 +8,15 @@ from typing import Literal
 
 import numpy as np
 
-from app.runs.figures import AverageIntervals, Clustered, Interval, Resampling, Scores
+from app.runs.figures import (
+    AverageIntervals,
+    Clustered,
+    Interval,
+    LabelMetrics,
+    Resampling,
+    Scores,
+    Undefined,
+)
 from app.runs.metrics import labels_of, matrix_of
 from app.runs.statistics import bootstrap
 from app.runs.statistics.bootstrap import RESAMPLES, Counts, Statistic, percentiles
@@ -28,6 +36,14 @@ MAX_LABELS = 40
 
 SEED = 20_261
 """Fixed, so that the same records always give the same report."""
+
+
+MIN_CARRYING = 10
+"""Examples with a label below which its F1 has no interval: resampling them draws the same few again and again."""
+
+SAME = "every resample gives the same value: too few differing examples to say"
+TOO_FEW = f"fewer than {MIN_CARRYING} scored examples carry the label: too few to say"
+MOSTLY_UNDEFINED = "most resamples leave the figure undefined: too few examples to say"
 
 
 @dataclass(frozen=True)
@@ -63,16 +79,18 @@ def with_resampled(scores: Scores, tally: Tally, order: Sequence[str], seen: Obs
     labels = labels_of(tally, order)
     if not scores.n_scored or len(labels) > MAX_LABELS:
         return scores
+    matrix = matrix_of(tally, labels)
+    carrying = matrix.sum(axis=0) + matrix.sum(axis=1) - matrix.diagonal()
     if seen is None:
-        draws = bootstrap.resample_cells(matrix_of(tally, labels), seed=SEED)
+        draws = bootstrap.resample_cells(matrix, seed=SEED)
         note = Resampling(unit="example", n_units=scores.n_scored, resamples=RESAMPLES, seed=SEED)
-        return _filled(scores, draws, note, None)
+        return _filled(scores, draws, carrying, note, None)
     seen = seen.coded(seen.labels, labels)
     clusters = find_clusters(seen.names, seen.expected * len(labels) + seen.predicted, len(labels) ** 2)
     number = resamples_for(clusters)
     draws = resample_clusters(clusters, len(labels), resamples=number, seed=SEED)
     note = Resampling(unit=seen.unit, n_units=clusters.count, resamples=number, seed=SEED)
-    return _filled(scores, draws, note, clustered_accuracy(seen))
+    return _filled(scores, draws, carrying, note, clustered_accuracy(seen))
 
 
 def clustered_accuracy(seen: Observations, *, level: float = 0.95) -> Clustered:
@@ -83,36 +101,58 @@ def clustered_accuracy(seen: Observations, *, level: float = 0.95) -> Clustered:
     return Clustered(interval=Interval(low=low, high=high), design_effect=len(right) / size, effective_n=size)
 
 
-def _filled(scores: Scores, draws: Counts, note: Resampling, clustered: Clustered | None) -> Scores:
-    def interval(value: float | None, statistic: Statistic) -> Interval | None:
-        return None if value is None else of(value, statistic(draws))
+def _filled(scores: Scores, draws: Counts, carrying: Counts, note: Resampling, clustered: Clustered | None) -> Scores:
+    """`carrying` counts for each label the examples that have it, expected or predicted."""
+    gaps: list[Undefined] = []
 
-    def of(value: float | None, values: Counts) -> Interval | None:
-        found = None if value is None else percentiles(values)
-        return None if found is None else Interval(low=found[0], high=found[1])
+    def either(found: Interval | str, metric: str, label: str | None) -> Interval | None:
+        if isinstance(found, Interval):
+            return found
+        gaps.append(Undefined(metric=f"{metric}_interval", label=label, reason=found))
+        return None
+
+    def interval(metric: str, value: float | None, statistic: Statistic) -> Interval | None:
+        if value is None:
+            return None
+        return either(_ends(statistic(draws)), metric, None)
+
+    def of_label(figures: LabelMetrics, values: Counts, n: float) -> Interval | None:
+        if figures.f1 is None:
+            return None
+        return either(TOO_FEW if n < MIN_CARRYING else _ends(values), "f1", figures.label)
 
     def averages(kind: Literal["macro", "weighted"]) -> AverageIntervals:
         made = bootstrap.macro if kind == "macro" else bootstrap.weighted
         figures = getattr(scores, kind)
         return AverageIntervals(
-            precision=interval(figures.precision, made(bootstrap.precisions)),
-            recall=interval(figures.recall, made(bootstrap.recalls)),
-            f1=interval(figures.f1, made(bootstrap.f1s)),
+            precision=interval(f"{kind}.precision", figures.precision, made(bootstrap.precisions)),
+            recall=interval(f"{kind}.recall", figures.recall, made(bootstrap.recalls)),
+            f1=interval(f"{kind}.f1", figures.f1, made(bootstrap.f1s)),
         )
 
     rows = zip(scores.intervals.per_label, scores.per_label, strict=True)
     f1s = bootstrap.f1s(draws).T
     update = {
         "per_label": tuple(
-            row.model_copy(update={"f1": of(figures.f1, values)})
-            for values, (row, figures) in zip(f1s, rows, strict=True)
+            row.model_copy(update={"f1": of_label(figures, values, n)})
+            for values, n, (row, figures) in zip(f1s, carrying, rows, strict=True)
         ),
         "accuracy_clustered": clustered,
         "macro": averages("macro"),
         "weighted": averages("weighted"),
-        "balanced_accuracy": interval(scores.balanced_accuracy, bootstrap.balanced_accuracy),
-        "matthews": interval(scores.matthews, bootstrap.matthews),
-        "kappa": interval(scores.kappa, bootstrap.kappa),
+        "balanced_accuracy": interval("balanced_accuracy", scores.balanced_accuracy, bootstrap.balanced_accuracy),
+        "matthews": interval("matthews", scores.matthews, bootstrap.matthews),
+        "kappa": interval("kappa", scores.kappa, bootstrap.kappa),
         "resampling": note,
     }
-    return scores.model_copy(update={"intervals": scores.intervals.model_copy(update=update)})
+    intervals = scores.intervals.model_copy(update=update)
+    return scores.model_copy(update={"intervals": intervals, "undefined": (*scores.undefined, *gaps)})
+
+
+def _ends(values: Counts) -> Interval | str:
+    """The interval over the draws, or why there is none."""
+    found = percentiles(values)
+    if found is None:
+        return MOSTLY_UNDEFINED
+    low, high = found
+    return SAME if high - low < 1e-12 else Interval(low=low, high=high)

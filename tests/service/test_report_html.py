@@ -226,6 +226,16 @@ def test_markdown_tells_the_same_figures() -> None:
 # --- what is shown ----------------------------------------------------------------------------------------------------
 
 
+def test_an_interval_that_could_not_be_made_is_a_dash() -> None:
+    """Too few examples carry `critical` for an interval of its F1; the reason is told."""
+    view = a_view(comparison=False)
+    row = next(one for one in view.report.per_label if one.label == "critical")
+    shown = f"{100 * row.f1:.1f} %"
+    assert f"| {shown} (–) |" in render_markdown(view)
+    assert "f1_interval" in render_markdown(view)
+    assert f'{shown}<span class="under">–</span>' in render_html(view)
+
+
 def test_slices_are_chosen_along_fields_with_few_values() -> None:
     """Not along identifiers, amounts, constants, or what only few examples have; and not twice along the same thing."""
     examples = [

@@ -11,6 +11,7 @@ from scipy.stats import fisher_exact
 
 from app.runs.analysis import MAX_DISTINCT, MAX_TEXT, Analysis, Seen, group_number
 from app.runs.figures import Scores
+from app.runs.intervals import MIN_CARRYING, SAME, TOO_FEW
 from app.runs.metrics import MAX_MATRIX, score
 from app.runs.model import EvalReport
 from app.runs.report import derive_report
@@ -125,6 +126,51 @@ def test_an_example_without_a_record_is_in_its_part_all_the_same() -> None:
     analysis.add(1, {"input": {"kind": "a"}}, [])
     (cut,) = derive_report(analysis.tally(), PROFILE, binary=False, breakdown=analysis.breakdown()).slices
     assert (cut.values[0].support, cut.values[0].accuracy, cut.values[0].accuracy_worst) == (2, 1.0, 0.5)
+
+
+# --- intervals --------------------------------------------------------------------------------------------------------
+
+
+def _gaps(scores: Scores) -> dict[tuple[str, str | None], str]:
+    return {(gap.metric, gap.label): gap.reason for gap in scores.undefined}
+
+
+def test_an_interval_that_all_resamples_agree_on_is_none() -> None:
+    """Where nothing was wrong, resampling finds nothing wrong either, which is no certainty."""
+    report = report_of([("low", "low", 0.5, "a")] * 30 + [("high", "high", 0.5, "a")] * 30)
+    assert [row.f1 for row in report.intervals.per_label] == [None, None]
+    assert (report.intervals.macro.f1, report.intervals.kappa, report.intervals.matthews) == (None, None, None)
+    gaps = _gaps(report)
+    for metric, label in (("f1_interval", "low"), ("f1_interval", "high"), ("macro.f1_interval", None)):
+        assert gaps[metric, label] == SAME
+    assert report.intervals.accuracy.low < 0.97
+    assert (report.macro.f1, report.kappa) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize("n", [1, MIN_CARRYING - 1, MIN_CARRYING])
+def test_a_label_on_few_examples_has_no_interval_of_f1(n: int) -> None:
+    """Expected or predicted, both count as carrying it."""
+    rows = [("low", "low", 0.5, "a")] * 100 + [("high", "low", 0.5, "a")] * (n // 2)
+    report = report_of([*rows, *[("high", "high", 0.5, "a")] * (n - n // 2)])
+    high = next(row for row in report.intervals.per_label if row.label == "high")
+    assert (high.f1 is None) == (n < MIN_CARRYING)
+    assert (_gaps(report).get(("f1_interval", "high")) == TOO_FEW) == (n < MIN_CARRYING)
+
+
+@settings(deadline=None)
+@given(ROWS)
+def test_a_missing_interval_of_a_figure_has_a_reason_and_no_interval_is_a_point(rows) -> None:
+    report = report_of(rows, binary=True)
+    for scores in filter(None, (report, report.binary)):
+        gaps = _gaps(scores)
+        if scores.intervals.resampling is None:
+            continue
+        for figures, row in zip(scores.per_label, scores.intervals.per_label, strict=True):
+            assert (row.f1 is None and figures.f1 is not None) == (("f1_interval", row.label) in gaps)
+            assert row.f1 is None or row.f1.low < row.f1.high
+        for name in ("balanced_accuracy", "matthews", "kappa"):
+            missing = getattr(scores.intervals, name) is None and getattr(scores, name) is not None
+            assert missing == ((f"{name}_interval", None) in gaps)
 
 
 # --- calibration ------------------------------------------------------------------------------------------------------
