@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from app.gates.measures import Measure, Part, Unmeasurable, effect_of, measure
 from app.gates.model import RuleResult, SliceName, Status
-from app.gates.policy import EACH, OF_LABEL, Floor, Policy, Proof
+from app.gates.policy import EACH, OF_LABEL, Floor, Policy, Proof, Rule
 from app.runs.analysis import Breakdown
 from app.runs.figures import Interval
 from app.runs.tally import Tally
@@ -66,8 +67,9 @@ def _parts(floor: Floor, run: Measured) -> Iterator[tuple[SliceName | None, Part
         if floor.slice.each or (key[1] == floor.slice.value and key[0] == type(floor.slice.value).__name__)
     ]
     if not chosen:
-        value = None if floor.slice.each else floor.slice.value
-        yield SliceName(path=path.path, value=value), path.reason or "no example has this value"
+        place = None if floor.slice.each else SliceName(path=path.path, value=floor.slice.value)
+        nothing = "no example has a value there" if floor.slice.each else "no example has this value"
+        yield place, path.reason or nothing
     for value, counts in chosen[:MAX_EACH]:
         yield SliceName(path=path.path, value=value), part(counts.tally(), whole=False)
 
@@ -144,10 +146,17 @@ def _name(floor: Floor, label: str | None, place: SliceName | None) -> str:
     name = floor.name or f"floor {floor.metric}"
     if floor.labels == "binary" and floor.name is None:
         name += " (binary)"
-    return name + part_name(label if floor.name is None or floor.label == EACH else None, place)
+    return name + part_name(floor, label, place)
 
 
-def part_name(label: str | None, place: SliceName | None) -> str:
-    """How a part is called after a rule's name."""
-    text = f" of {label}" if label is not None else ""
-    return text if place is None else f"{text} where {place.path} is {place.value}"
+def part_name(rule: Rule, label: str | None, place: SliceName | None) -> str:
+    """How a part is called after a rule's name; one that stands for several, and has found none, says so."""
+    text = ""
+    if rule.label == EACH:
+        text = " of each label" if label is None else f" of {label}"
+    elif rule.name is None and label is not None:
+        text = f" of {label}"
+    if place is not None:
+        shown = place.value if isinstance(place.value, str) else json.dumps(place.value)
+        return f"{text} where {place.path} is {shown}"
+    return text if rule.slice is None else f"{text} for each {rule.slice.path}"

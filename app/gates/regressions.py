@@ -60,12 +60,16 @@ def _parts(
             for key, outcomes in path.most_frequent(lambda outcomes: outcomes.size, len(path.values))
             if rule.slice.each or (key[1] == rule.slice.value and key[0] == type(rule.slice.value).__name__)
         ]
-        for value, outcomes in chosen[:MAX_EACH] or [(rule.slice.value, Outcomes())]:
+        for value, outcomes in chosen[:MAX_EACH]:
             yield None, SliceName(path=path.path, value=value), outcomes
+        if not chosen:
+            yield None, None, Outcomes()
     elif rule.label == EACH:
         ordered = sorted(pairing.labels.items(), key=lambda item: (-item[1].size, item[0]))
-        for label, outcomes in ordered[:MAX_EACH] or [(EACH, Outcomes())]:
+        for label, outcomes in ordered[:MAX_EACH]:
             yield label, None, outcomes
+        if not ordered:
+            yield None, None, Outcomes()
     elif rule.label is not None:
         label = profile.fold(rule.label)
         yield label, None, pairing.labels.get(label, Outcomes())
@@ -174,7 +178,7 @@ def _needed(fall: Fall, tolerated: float, alpha: float) -> int | None:
 
 def _missing(rule: Regression, label: str | None, place: SliceName | None, reason: str) -> RuleResult:
     label = label if label is not None or rule.label == EACH else rule.label
-    if place is None and rule.slice is not None:
+    if place is None and rule.slice is not None and not rule.slice.each:
         place = SliceName(path=rule.slice.path, value=rule.slice.value)
     return RuleResult(
         name=_name(rule, label, place),
@@ -193,8 +197,7 @@ def _metric(rule: Regression) -> str:
 
 
 def _name(rule: Regression, label: str | None, place: SliceName | None) -> str:
-    name = rule.name or ("regression on axis" if rule.axis else "regression")
-    shown = label if rule.name is None or rule.label == EACH else None
     if rule.axis is not None and rule.name is None:
-        return f"{name} {rule.axis}"
-    return name + part_name(shown, place)
+        return f"regression on axis {rule.axis}"
+    name = rule.name or ("regression (binary)" if rule.labels == "binary" else "regression")
+    return name + part_name(rule, label, place)

@@ -340,6 +340,30 @@ def test_without_a_baseline_a_regression_is_missing() -> None:
     assert (rule.status, rule.observed) == (Status.MISSING, None)
 
 
+def test_rules_that_found_no_part_are_told_apart_and_named_by_what_they_stand_for() -> None:
+    """Without a baseline, and where there is no label and no value to stand for."""
+    text = "[[regressions]]\n[[regressions]]\nlabel = '*'\n[[regressions]]\nslice = { path = '/input/kind' }\n"
+    text += "[[regressions]]\nslice = { path = '/input/kind', value = true }\n[[regressions]]\nlabel = 'low'\n"
+    text += "[[regressions]]\nlabels = 'binary'\n[[regressions]]\naxis = 'risk'\n"
+    names = {
+        "regression",
+        "regression of each label",
+        "regression for each /input/kind",
+        "regression where /input/kind is true",
+        "regression of low",
+        "regression (binary)",
+        "regression on axis risk",
+    }
+    assert names <= gate(text, measured(right(9, 9), paths=["/input/kind"])).keys()
+    nobody = Pairing(PROFILE, PROFILE, ["/input/kind"])
+    assert names <= gate(text, measured(right(9, 9), paths=["/input/kind"]), pairing=nobody).keys()
+    floors = "[[floors]]\nmetric = 'accuracy'\nmin = 0\nslice = { path = '/input/none' }\n"
+    floors += "[[floors]]\nmetric = 'recall'\nlabel = '*'\nmin = 0\n"
+    assert {"floor accuracy for each /input/none", "floor recall of each label"} <= gate(
+        floors, measured([], paths=["/input/none"])
+    ).keys()
+
+
 def test_what_the_candidate_failed_counts_as_broken() -> None:
     """Failing is no way around a regression."""
     pairing = paired(0, 0, 100, unscored=100)
