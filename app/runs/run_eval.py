@@ -20,7 +20,7 @@ from layers.ports import SystemUnderTest
 from layers.profile import SystemProfile
 
 Predict: TypeAlias = Callable[[JsonObject], EvalPrediction] | Callable[[JsonObject], Awaitable[EvalPrediction]]
-Dataset: TypeAlias = EvalDataset | Iterable[EvalExample | Mapping[str, Any]]
+Dataset: TypeAlias = EvalDataset | Iterable[EvalExample | Mapping[str, Any]] | Mapping[str, Any]
 OnProgress: TypeAlias = Callable[[Progress], None]
 
 ANY_SYSTEM = SystemProfile(name="generic")
@@ -39,13 +39,17 @@ async def run_eval(
 ) -> EvalReport:
     """Ask `system_under_test` about every example of `dataset` and report how right it was.
 
+    A dataset is an `EvalDataset`, its examples one by one (as `EvalExample` or as plain mappings), or
+    `{"examples": [...]}`.
+
     It is an object with `async predict(example)`, or a function, sync or async, from an example's input to an
     `EvalPrediction`; a sync one runs in threads. An example that raises is counted as failed, with its cause, and the
     rest goes on. Labels compare exactly unless the `profile` folds them; `binary` adds the reading with the labels
     collapsed as the profile says. `predictions` puts every prediction into the report. Intervals respect the examples'
     groups; `slices` are JSON Pointers into an example (`/input/category`) along which the report is cut.
 
-    Raises `DatasetError` for an empty dataset or one with duplicate ids, `ValueError` for `binary` without a collapse.
+    Raises `TypeError` or `ValueError` for what is no dataset, `DatasetError` for an empty one or one with duplicate
+    ids, `ValueError` for `binary` without a collapse.
     """
     profile = profile or ANY_SYSTEM
     if binary and profile.binary is None:
@@ -111,10 +115,29 @@ def _examples(dataset: Dataset) -> list[EvalExample]:
     if isinstance(dataset, EvalDataset):
         examples = list(with_ids(dataset))
     else:
-        given = [item.model_dump() if isinstance(item, EvalExample) else dict(item) for item in dataset]
-        examples = list(examples_of(given))
+        examples = list(examples_of([_plain(item) for item in _listed(dataset)]))
     check_unique(example.id or "" for example in examples)
     return examples
+
+
+def _listed(dataset: Any) -> Iterable[Any]:
+    if isinstance(dataset, Mapping):
+        if set(dataset) != {"examples"}:
+            raise ValueError('a dataset that is a mapping has the one key "examples"')
+        dataset = dataset["examples"]
+    if isinstance(dataset, (str, bytes, Mapping)) or not isinstance(dataset, Iterable):
+        raise TypeError(
+            f'a dataset is an EvalDataset, {{"examples": [...]}} or a list of examples, not {type(dataset).__name__}'
+        )
+    return dataset
+
+
+def _plain(item: Any) -> JsonObject:
+    if isinstance(item, EvalExample):
+        return item.model_dump()
+    if not isinstance(item, Mapping):
+        raise TypeError(f"an example is an EvalExample or a mapping, not {type(item).__name__}")
+    return dict(item)
 
 
 def _as_system(target: SystemUnderTest | Predict) -> SystemUnderTest:

@@ -56,6 +56,31 @@ async def test_plain_dicts_are_a_dataset() -> None:
     assert (report.total, report.correct) == (2, 1)
 
 
+async def test_a_dataset_as_it_stands_in_a_file_is_taken() -> None:
+    report = await run_eval(AsyncCallable(), {"examples": [{"input": {}, "expected_label": "high"}]})
+    assert report.accuracy == 1.0
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ("examples.json", TypeError),
+        (b"[]", TypeError),
+        (3, TypeError),
+        (None, TypeError),
+        (["a"], TypeError),
+        ([None], TypeError),
+        ({"examples": "abc"}, TypeError),
+        ({"examples": [["input", {}]]}, TypeError),
+        ({"rows": []}, ValueError),
+        ({"examples": [], "name": "x"}, ValueError),
+    ],
+)
+async def test_what_is_no_dataset_is_refused_in_words(given: object, error: type[Exception]) -> None:
+    with pytest.raises(error, match=r"^(a dataset|an example) "):
+        await run_eval(AsyncCallable(), given)  # type: ignore[arg-type]
+
+
 async def test_each_failure_is_counted_by_its_cause_and_the_rest_goes_on() -> None:
     """An error is never a wrong answer and never left out."""
 
