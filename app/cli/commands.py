@@ -60,7 +60,9 @@ def run_async(work: Any, *args: Any) -> Any:
     except ServiceError as exc:
         fail(str(exc), FAILED)
     except httpx.HTTPError as exc:
-        fail(f"the service does not answer: {exc}", FAILED)
+        from app.cli.client import no_answer
+
+        fail(no_answer(exc), FAILED)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
 

@@ -44,8 +44,8 @@ def share(value: float | None) -> str:
 
 
 def interval(value: dict[str, Any] | None) -> str:
-    """An interval for people."""
-    return "" if value is None else f"[{value['low']:.3f}, {value['high']:.3f}]"
+    """An interval for people; one that could not be made is a dash."""
+    return "-" if value is None else f"[{value['low']:.3f}, {value['high']:.3f}]"
 
 
 def report_tables(report: dict[str, Any], *, heading: str | None = None) -> None:

@@ -12,7 +12,9 @@ from rich.table import Table
 from app.cli.client import get, segment, service
 from app.cli.console import escape, out, share, write_text
 from app.critic.replay import replay
+from app.critic.rows import AuditError
 from app.settings import Settings
+from layers.errors import ConfigurationError
 from layers.model import JsonObject
 
 EXITS = {"ADOPT": 0, "DECLINE": 1, "INCONCLUSIVE": 2}
@@ -43,8 +45,12 @@ async def replayed(_: Settings, trail: Path, *, control: Path | None, baseline: 
         def lines(path: Path | None) -> BinaryIO | None:
             return None if path is None else files.enter_context(path.open("rb"))
 
-        with trail.open("rb") as main:
-            made = replay(main, control=lines(control), baseline=lines(baseline))
+        try:
+            made = replay(files.enter_context(trail.open("rb")), control=lines(control), baseline=lines(baseline))
+        except AuditError as exc:
+            raise ConfigurationError(f"this audit trail can't be replayed: {exc}") from None
+        except OSError as exc:
+            raise ConfigurationError(f"{exc.filename} cannot be read: {exc.strerror}") from None
     return show(json.loads(made.model_dump_json()), as_json=as_json)
 
 

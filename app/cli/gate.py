@@ -12,12 +12,12 @@ import httpx
 import typer
 from rich.table import Table
 
-from app.cli.client import RequestFailed, get, post, segment, service
+from app.cli.client import RequestFailed, get, no_answer, post, segment, service
 from app.cli.console import err, escape, fail, out, write_text
 from app.cli.progress import ENDED, watch
 from app.errors import ServiceError
 from app.gates.render_junit import render_junit
-from app.gates.render_markdown import chance, number, render_markdown
+from app.gates.render_markdown import chance, number, probability, render_markdown
 from app.runs.statistics.sequential import EProcess
 from app.settings import Settings, load_settings
 from layers.errors import ConfigurationError
@@ -52,7 +52,7 @@ def _sentence(exc: Exception) -> str:
     if isinstance(exc, (RequestFailed, ConfigurationError, ServiceError)):
         return str(exc)
     if isinstance(exc, httpx.HTTPError):
-        return f"the service cannot be reached ({type(exc).__name__})"
+        return no_answer(exc)
     return f"{type(exc).__name__}: {exc}"
 
 
@@ -205,6 +205,7 @@ def _parts(parts: list[tuple[str, JsonObject]]) -> Table:
     for column in ("part", "n", "difference", "corrected", "broke", "p", "p adjusted", ""):
         table.add_column(column, justify="left" if column in {"part", ""} else "right")
     for name, row in parts:
-        shown = [number(row[key]) for key in ("difference", "corrected", "broke", "p_exact", "p_adjusted")]
+        shown = [number(row[key]) for key in ("difference", "corrected", "broke")]
+        shown += [probability(row[key]) for key in ("p_exact", "p_adjusted")]
         table.add_row(printable(name), str(row["n"]), *shown, row["verdict"].replace("_", " "))
     return table

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from app.cli.client import RequestFailed, named, post, service
+from app.cli.client import RequestFailed, named, no_answer, post, service
 from app.cli.console import FAILED, USAGE, err, fail, out
 from app.errors import ServiceError
 from app.index.chunks import chunk_markdown, domain_of
@@ -36,7 +36,7 @@ async def ingest(settings: Settings, path: Path, namespace: str | None, *, serve
     except (RequestFailed, DependencyError) as exc:
         fail(str(exc), FAILED)
     except httpx.HTTPError as exc:
-        fail(f"{named(server or '')} cannot be reached ({type(exc).__name__})", FAILED)
+        fail(no_answer(exc, named(server or "")), FAILED)
     now = done["namespace"]
     out.print(f"{name}: {now['entries']} entries of {now['dimension']} dimensions, embedded by {now['embedder']}")
     return 0

@@ -1,15 +1,25 @@
-"""How a long-lived process of this service treats its memory."""
+"""How a long-lived process of this service shares its time between requests, memory and threads."""
 
 from __future__ import annotations
 
 import gc
+import sys
 
-GENERATIONS = (20_000, 20, 50)
+GENERATIONS = (2_000, 20, 50)
 """Allocations before the youngest objects are looked at, and how often the older ones are."""
 
 
-def settle_memory() -> None:
-    """Call once when everything is built.
+SWITCH_SECONDS = 0.0005
+"""How long a thread may keep the interpreter while another waits for it: the event loop must not wait for a writer."""
+
+
+SWITCH_INTERVAL_S = 0.0005
+"""How long a thread may keep the interpreter when another one waits for it. The store's threads do a little work at a
+time; with Python's own 5 ms the event loop stands still for that long after many a system call."""
+
+
+def settle() -> None:
+    """Call once when everything is built: what serves from here on neither stops to collect nor waits for its threads.
 
     What was built at start lives as long as the process. Looking through it again and again for garbage stops all
     requests for a tenth of a second each time, so it is put aside and only what requests allocate is looked through.
@@ -17,3 +27,5 @@ def settle_memory() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GENERATIONS)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    sys.setswitchinterval(SWITCH_SECONDS)

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from app.cli.client import RequestFailed, get, named, post, service
+from app.cli.client import RequestFailed, get, named, no_answer, post, service
 from app.cli.console import FAILED, USAGE, fail, out, report_tables, write_text
 from app.cli.progress import watch
 from app.settings import Settings
@@ -63,7 +63,7 @@ async def score(
         except RequestFailed as exc:
             fail(str(exc), USAGE if exc.status in {400, 413, 415, 422} else FAILED)
         except httpx.HTTPError as exc:
-            fail(f"{named(server or '')} cannot be reached ({type(exc).__name__})", FAILED)
+            fail(no_answer(exc, named(server or "")), FAILED)
     _show(report, run, as_json=as_json)
     return 0
 

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.access import check_bind, parse_keys
 from app.cli.client import unwrapped
-from app.cli.process import settle_memory
+from app.cli.process import settle
 from app.errors import ServiceError
 from app.settings import Settings
 from app.telemetry.logs import configure_logging
@@ -65,7 +65,7 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if not self.started:
             return
-        settle_memory()
+        settle()
         for listener in sockets or ():
             host, port = listener.getsockname()[:2]
             shown = f"[{host}]" if ":" in host else host

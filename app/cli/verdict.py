@@ -12,7 +12,7 @@ import anyio
 import httpx
 import typer
 
-from app.cli.client import RequestFailed, get, post, segment, service
+from app.cli.client import RequestFailed, get, no_answer, post, segment, service
 from app.cli.console import err, fail, write_text
 from app.cli.gate import printable
 from app.errors import Conflict, NotFound, ServiceError
@@ -117,7 +117,7 @@ async def ask(settings: Settings, server: str, key: str | None, artifact: str | 
                 client, "/verdicts", json={} if artifact is None else {"artifact": artifact}
             )
         except httpx.HTTPError as exc:
-            raise ConfigurationError(f"the service cannot be reached ({type(exc).__name__})") from None
+            raise ConfigurationError(no_answer(exc)) from None
     return verdict
 
 

@@ -8,12 +8,17 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from app.cli.gate_commands import GateCommand, Key, Server
+from app.cli.gate_commands import GateCommand, Key
 
 
 def verdict(
     config: Annotated[
-        Path | None, Option("--config", metavar="FILE", help="What to judge by, in TOML; any check in it is run.")
+        Path | None,
+        Option(
+            "--config",
+            metavar="FILE",
+            help="What to judge by, in TOML; any check in it is run. Not together with --server.",
+        ),
     ] = None,
     artifact: Annotated[
         str | None,
@@ -23,10 +28,19 @@ def verdict(
         bool,
         Option("--until", help="For a loop: what is not there yet counts as a block, and what is left is told."),
     ] = False,
-    server: Server = None,
+    server: Annotated[
+        str | None,
+        Option(
+            "--server",
+            metavar="URL",
+            help="A running service, which judges by its operator's own config: not together with --config.",
+        ),
+    ] = None,
     key: Key = None,
 ) -> None:
     """Have the arbiter judge an artifact; prints one JSON object.
+
+    Give --config to judge here, or --server to have a service judge by its own config; they exclude each other.
 
     Exit codes: 0 accept, 1 block, 3 could not run or usage.
     """

@@ -7,7 +7,7 @@ import logging
 import signal
 import sys
 
-from app.cli.process import settle_memory
+from app.cli.process import settle
 from app.settings import Settings
 from app.telemetry.logs import configure_logging
 from app.telemetry.metrics import Metrics
@@ -31,7 +31,7 @@ async def _work(settings: Settings) -> None:
         asyncio.get_running_loop().add_signal_handler(name, told.set)
     telemetry = Telemetry(settings.telemetry)
     async with connector(execute=True, telemetry=telemetry, metrics=Metrics(telemetry))(settings) as services:
-        settle_memory()
+        settle()
         log.info("working on the runs of %s", services.database.url.render_as_string(hide_password=True))
         await told.wait()
         log.info("stopping; others go on with what is left")
