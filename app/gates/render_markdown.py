@@ -91,6 +91,13 @@ def number(value: float | None) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:.4f}"
 
 
+def probability(value: float | None) -> str:
+    """A p-value for a column of its own; one that four places can't show is not called 0."""
+    if value is None:
+        return ""
+    return f"{value:.4f}" if value >= 0.0001 else "<0.0001"
+
+
 def chance(p_value: float) -> str:
     """A p-value for people."""
     return f"p = {p_value:.4f}" if p_value >= 0.0001 else "p < 0.0001"
