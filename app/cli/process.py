@@ -9,7 +9,7 @@ GENERATIONS = (2_000, 20, 50)
 """Allocations before the youngest objects are looked at, and how often the older ones are."""
 
 
-SWITCH_SECONDS = 0.0005
+SWITCH_SECONDS = 0.001
 """How long a thread may keep the interpreter while another waits for it: the event loop must not wait for a writer."""
 
 

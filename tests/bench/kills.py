@@ -12,7 +12,7 @@ from tests.bench.rows import Row, at_most
 from tests.postgres import postgres_server
 from tests.service.kills import IN_FLIGHT, survive
 
-KILLS = int(os.environ.get("ARBITER_BENCH_KILLS", "50"))
+KILLS = int(os.environ.get("BENCH_KILLS", "50"))
 SEED = 7
 
 

@@ -1,6 +1,6 @@
 """Recorded runs from 10,000 examples on, on SQLite, and one run shared by two workers on PostgreSQL.
 
-`ARBITER_BENCH_LARGEST=1000000` goes up to a million examples; without it the largest run has 100,000.
+`BENCH_LARGEST=1000000` goes up to a million examples; without it the largest run has 100,000.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.bench.submit import client, rate_of, submit, wait, write_dataset
 from tests.postgres import postgres_server
 
 SIZES = (10_000, 100_000, 1_000_000)
-LARGEST = int(os.environ.get("ARBITER_BENCH_LARGEST", "100000"))
+LARGEST = int(os.environ.get("BENCH_LARGEST", "100000"))
 BATCH = 500
 
 SHARED = 5_000
