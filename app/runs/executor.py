@@ -42,7 +42,7 @@ class Execution:
         self._slots = Slots(self.adaptive.limit if self.adaptive else self.concurrency)
         if self.adaptive:
             self.adaptive.changed = self._slots.resize
-        self._room = anyio.Semaphore(self.behind, fast_acquire=True)
+        self._room, self._more_room = self.behind, anyio.Event()
 
     async def run(self, items: Iterator[Item], keep: Keep, rank: int = 0) -> None:
         """Ask about `items` until they end or the gate is stopped. Of several stretches the lowest rank goes first.
@@ -81,7 +81,7 @@ class Execution:
             if self.adaptive:
                 self.adaptive.answered(record.elapsed_ms)
             if self.behind:
-                await self._room.acquire()
+                await self._find_room()
                 answered.add(item, record)
             else:
                 await self._keep([(item, record)], answered.keep)
@@ -93,8 +93,17 @@ class Execution:
         with scope:
             while batch := await answered.take():
                 await self._keep(batch, answered.keep)
-                for _ in batch:
-                    self._room.release()
+                self._leave_room(len(batch))
+
+    async def _find_room(self) -> None:
+        while self._room < 1:
+            await self._more_room.wait()
+        self._room -= 1
+
+    def _leave_room(self, n: int) -> None:
+        self._room += n
+        self._more_room.set()
+        self._more_room = anyio.Event()
 
     async def _keep(self, batch: Kept, keep: Keep) -> None:
         for _, record in await keep(batch):
