@@ -132,7 +132,7 @@ async def test_a_file_of_past_verdicts_goes_to_the_transactions(
 @pytest.mark.parametrize(
     ("name", "content", "error", "message"),
     [
-        ("absent.md", None, NotFound, "absent.md is not a file"),
+        ("absent.md", None, NotFound, "there is no file or folder at"),
         ("empty.md", b" \n", Unprocessable, "empty.md holds no text"),
         ("latin.md", b"caf\xe9", Unprocessable, "not UTF-8 text (byte 3)"),
         ("bad.json", b"{", Unprocessable, "bad.json, the file: not valid JSON"),

@@ -172,6 +172,7 @@ def test_calls_to_remotes_are_counted_by_cause(kit: Kit) -> None:
 async def test_a_queue_that_can_not_be_counted_is_told_once_and_shows_its_age(
     kit: Kit, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.WARNING)
     now, broken = 100.0, False
 
     async def backlog() -> int:
