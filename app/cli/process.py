@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 
-GENERATIONS = (2_000, 20, 50)
+GENERATIONS = (5_000, 20, 50)
 """Allocations before the youngest objects are looked at, and how often the older ones are: a look stops all requests
 for as long as it takes, which at 20,000 is 15 ms."""
 

@@ -72,10 +72,10 @@ class Session:
         self._active = 0
         self._idle = anyio.Event()
         # A system that waits for nobody is asked one after the other: more at once would only be more tasks.
-        immediate = getattr(system, "immediate", False)
+        self.immediate = immediate = bool(getattr(system, "immediate", False))
         self.concurrency = most if immediate else min(config.concurrency, most)
         asker = Asker(system, config.profile, self.gate, standing, attempt=run.attempts)
-        behind = self.concurrency // SHARE_BEHIND
+        behind = self.concurrency if immediate else self.concurrency // SHARE_BEHIND
         adaptive = None if immediate else Adaptive(self.concurrency, outlook)
         self.execution = Execution(asker, limits_of(run), 1 if immediate else self.concurrency, behind, adaptive)
         self._mark(0)

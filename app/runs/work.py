@@ -33,6 +33,10 @@ FIRST_CHUNK = 50
 """Questions of the first chunks, while nothing is known of the system's speed."""
 
 
+IMMEDIATE = 4
+"""How many times as large a chunk may be when the system answers at once: what a chunk costs by itself would show."""
+
+
 @dataclass(frozen=True)
 class ChunkSize:
     """A chunk has as many questions as take about `seconds`, at most `examples` and at least one for each slot."""
@@ -40,10 +44,10 @@ class ChunkSize:
     examples: int = 500
     seconds: float = 10.0
 
-    def advise(self, rate: float | None, concurrency: int) -> int:
-        """How many the next chunk should have at `rate` questions per second."""
+    def advise(self, rate: float | None, concurrency: int, *, immediate: bool = False) -> int:
+        """How many the next chunk should have at `rate` questions per second; more where nobody is waited for."""
         wanted = FIRST_CHUNK if rate is None else int(rate * self.seconds)
-        return min(self.examples, max(wanted, concurrency))
+        return min(self.examples * (IMMEDIATE if immediate else 1), max(wanted, concurrency))
 
 
 class RunWork:
@@ -150,7 +154,7 @@ class RunWork:
         if not await self._runs.move(run.run_id, RunStatus.RUNNING, only_from=BUSY):
             return None
         session = await self._sessions.of(run)
-        return self._size.advise(None, session.concurrency)
+        return self._advise(None, session)
 
     async def _chunk(self, workflow_id: str, size: int) -> int | None:
         run = await self._current(workflow_id)
@@ -168,8 +172,11 @@ class RunWork:
         finally:  # what is neither finished nor let go of, because the store was away, is taken again by the next claim
             self._held.discard((run.no, claim.start))
         # Where all was done before there is no speed to learn: hurry through.
-        size = self._size.advise(session.meter.rate(), session.concurrency) if busy else self._size.examples
+        size = self._advise(session.meter.rate(), session) if busy else self._size.examples
         return None if session.gate.stopped else size
+
+    def _advise(self, rate: float | None, session: Session) -> int:
+        return self._size.advise(rate, session.concurrency, immediate=session.immediate)
 
     async def _claim(self, run: StoredRun, size: int, least: int) -> Claim | None:
         async with self._claiming:
