@@ -37,6 +37,10 @@ class Evaluator:
         self._request_timeout = request_timeout
         self._clock = clock
 
+    def now(self) -> float:
+        """The evaluator's clock, in seconds."""
+        return self._clock()
+
     def deadline(self) -> float:
         """When an evaluation that begins now must have its outcomes, on the evaluator's clock."""
         return self._clock() + self._request_timeout

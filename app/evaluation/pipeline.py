@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from app.evaluation.drafting import Place, make_draft
 from app.evaluation.evaluator import Evaluator
@@ -20,9 +21,23 @@ from app.store.ids import uuid7
 from app.store.rows import Row
 from layers.contracts import Contracts, PreflightPolicy
 from layers.model import LayerName, Outcome
+from layers.ports import LayerInput
 from layers.provenance import Recorder, Stage
 
 NewRecorder = Callable[[], Recorder]
+
+
+class Entail(Protocol):
+    """Hold what the judge claimed against the policy text that it points to, and raise the rungs that follow.
+
+    It may replace the judge's outcome, and changes nothing where it has nothing to ask or not the time (`seconds`).
+    """
+
+    async def __call__(self, item: LayerInput, outcomes: dict[LayerName, Outcome], /, *, seconds: float) -> None: ...
+
+
+async def no_entailment(_item: LayerInput, _outcomes: dict[LayerName, Outcome], *, seconds: float) -> None:
+    """Where no model is configured no claim is lifted."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +79,7 @@ class Pipeline:
         observer: Observer = UNWATCHED,
         new_recorder: NewRecorder | None = None,
         on_follow_up: Callable[[], None] = lambda: None,
+        entail: Entail = no_entailment,
     ) -> None:
         self._evaluator = evaluator
         self._store = store
@@ -72,6 +88,7 @@ class Pipeline:
         self._observer = observer
         self._new_recorder = new_recorder
         self._on_follow_up = on_follow_up
+        self._entail = entail
 
     async def evaluate(self, item: Item, place: Place) -> Stored:
         """Evaluate a new item. If its content has an answer already, that is returned, and costly layers do not run."""
@@ -129,6 +146,7 @@ class Pipeline:
             plan = ending.plan = refuse(plan, inquiry.refusals)
         if plan.escalate:
             await self._evaluator.escalate(inquiry, outcomes, deadline=deadline, watch=watch)
+            await self._entail(inquiry.grown(), outcomes, seconds=max(0.0, deadline - self._evaluator.now()))
         inquiry.conclude()
         draft, verdict = make_draft(
             item,

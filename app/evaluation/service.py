@@ -21,7 +21,7 @@ from app.evaluation.inquiry import NumberEvidence
 from app.evaluation.item import Item, read_item
 from app.evaluation.model import Accepted, BatchStatus, EvaluateRequest, OnlineScoringResult, WorkError
 from app.evaluation.observe import UNWATCHED, Observer
-from app.evaluation.pipeline import AuditSample, NewRecorder, Pipeline, Rules
+from app.evaluation.pipeline import AuditSample, Entail, NewRecorder, Pipeline, Rules, no_entailment
 from app.evaluation.record import as_replayed
 from app.evaluation.store import EvaluationFilter, EvaluationStore, Ledger, Stored
 from app.evaluation.work import Work, WorkStore, work_row
@@ -64,6 +64,7 @@ class Options:
     contracts: Callable[[SystemProfile], Contracts] = make_contracts
     preflight: PreflightPolicy = field(default_factory=PreflightPolicy)
     number: NumberEvidence = number_evidence
+    entail: Entail = no_entailment
 
 
 class EvaluationService:
@@ -97,6 +98,7 @@ class EvaluationService:
             observer=options.observer,
             new_recorder=options.new_recorder,
             on_follow_up=self._worker.wake,
+            entail=options.entail,
         )
         self._gate = Gate(options.max_in_flight)
         self._flights: Flights[Stored] = Flights()

@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 
 from adapters.http import new_http_client
+from app.adjudication.entailment import settle
 from app.adjudication.service import AdjudicationService
 from app.critic.service import CriticReports
 from app.datasets.service import DatasetService
@@ -44,7 +45,7 @@ from app.telemetry.model_calls import ModelCallTelemetry
 from app.telemetry.runs import RunTelemetry
 from app.telemetry.setup import Telemetry, service_version
 from app.verdicts.binding import Bindings
-from app.wiring.adjudication import connect_adjudication
+from app.wiring.adjudication import claim_check, connect_adjudication
 from app.wiring.critic import classifier_systems
 from app.wiring.hooks import show_breakers, telemetry_hooks
 from app.wiring.layers import build_layers, connect_judges, connect_retrieval, contracts_in_force, judge_layer
@@ -122,7 +123,15 @@ class _Builder:
             request_timeout=settings.evaluation.request_timeout,
         )
         show_breakers(self.metrics, remotes.registry())
-        evaluations = await self._evaluations(database, systems, log, evaluator, judged=bool(judges))
+        options = Options(
+            max_in_flight=settings.server.max_in_flight,
+            observer=EvaluationTelemetry(self.telemetry, self.metrics, systems),
+            new_recorder=partial(Recorder, random_bytes),
+            ledger=log,
+            contracts=contracts_in_force(settings, judged=bool(judges)),
+            entail=partial(settle, claim_check(settings, judges, calls)),
+        )
+        evaluations = await self._evaluations(database, systems, evaluator, options)
         runs = await self._runs(database, systems)
         events = RunEvents(runs.get, EventStore(database))
         self.stack.push_async_callback(events.close)
@@ -166,15 +175,8 @@ class _Builder:
         return service
 
     async def _evaluations(
-        self, database: Database, systems: dict[str, System], log: LogService, evaluator: Evaluator, *, judged: bool
+        self, database: Database, systems: dict[str, System], evaluator: Evaluator, options: Options
     ) -> EvaluationService:
-        options = Options(
-            max_in_flight=self.settings.server.max_in_flight,
-            observer=EvaluationTelemetry(self.telemetry, self.metrics, systems),
-            new_recorder=partial(Recorder, random_bytes),
-            ledger=log,
-            contracts=contracts_in_force(self.settings, judged=judged),
-        )
         service = EvaluationService(database, systems, evaluator, self.settings.evaluation, options)
         if self.execute:
             group = await self.stack.enter_async_context(anyio.create_task_group())
