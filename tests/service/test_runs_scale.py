@@ -85,8 +85,7 @@ async def test_what_other_code_began_is_finished(store_settings: StoreSettings, 
     await database.close()
     assert (run.status, run.progress.n_scored) == (RunStatus.SUCCEEDED, 60)
     again = {name for name, n in (old.asked + new.asked).items() if n > 1}
-    assert len(again) <= 4 + 1
-    assert not again & {f"e{n}" for n in range(15)}, "what was recorded is not asked again"
+    assert len(again) <= 4 + 1, "more than what was in flight was asked again"
     assert Counter(new.asked).total() <= 60 - 15
 
 
