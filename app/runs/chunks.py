@@ -95,7 +95,7 @@ class ChunkStore:
         return frozenset(await self._database.read(lambda conn: conn.scalars(query).all()))
 
     async def forget(self, run: StoredRun) -> None:
-        """The run has ended. What others hold of it stays until they let go of it."""
+        """What was left of a run that ended while it was asked about: whoever was at it lets go of it only then."""
         old = delete(run_chunks).where(_columns.run_no == run.no, _columns.owner.is_(None))
         await self._database.write(lambda conn: conn.execute(old).rowcount)
 

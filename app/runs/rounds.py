@@ -99,7 +99,8 @@ class Rounds:
 
     async def _again(self, seconds: float, act: Callable[[], Awaitable[None]]) -> None:
         while True:
-            self._awake.clear()
+            if act == self._look:
+                self._awake.clear()
             try:
                 await act()
             except Unavailable:

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, insert, select, update
+from sqlalchemy import Connection, Row, Select, delete, insert, select, update
 
 from app.runs.model import BUSY, TERMINAL, RunFailure, RunFilters, RunOptions, RunStatus
-from app.runs.tables import run_keys, runs
+from app.runs.tables import run_chunks, run_keys, runs
 from app.store.database import Database
 from app.store.ids import now
 from app.store.paging import decode_cursor
@@ -140,11 +140,15 @@ class RunStore:
         allowed = [status.value for status in only_from]
         change = update(runs).where(runs.c.run_id == run_id, runs.c.status.in_(allowed)).values(values)
         begin = update(runs).where(runs.c.run_id == run_id, runs.c.started_at.is_(None)).values(started_at=now())
+        ended = select(runs.c.run_no).where(runs.c.run_id == run_id).scalar_subquery()
+        forget = delete(run_chunks).where(run_chunks.c.run_no == ended, run_chunks.c.owner.is_(None))
 
         def work(conn: Connection) -> bool:
             moved = conn.execute(change).rowcount > 0
             if moved and to is RunStatus.RUNNING:
                 conn.execute(begin)
+            if moved and to in TERMINAL:
+                conn.execute(forget)
             return moved
 
         moved = await self._database.write(work)

@@ -210,7 +210,7 @@ class RunWork:
             if not hands.to_take:
                 raise RuntimeError("the steps ended before the run did")
             await self._runs.move(run.run_id, RunStatus.QUEUED, only_from=BUSY)  # it is another's turn
-        if await self._runs.status(run.run_id) in TERMINAL:
+        elif run.status in TERMINAL:  # it gave up while it was asked about
             await self._chunks.forget(run)
 
     async def _current(self, workflow_id: str) -> StoredRun | None:
