@@ -13,11 +13,11 @@ from typing import Literal
 from app.errors import Conflict, NotFound, Unprocessable
 from app.runs.analysis_store import AnalysisStore
 from app.runs.chunks import ChunkStore
+from app.runs.crew import Crew, Stores
 from app.runs.dataset import EmptyDataset, Source, read_examples, with_ids
 from app.runs.dataset_store import DatasetStore, StoredDataset
 from app.runs.engine import RunEngine
 from app.runs.export import csv_lines, ndjson_lines
-from app.runs.fleet import Fleet
 from app.runs.keys import KeyStore, check_key, hash_request
 from app.runs.model import (
     BUSY,
@@ -35,10 +35,8 @@ from app.runs.observe import UNWATCHED, RunObserver
 from app.runs.progress import Outlook, progress_of, resource_of
 from app.runs.record_store import RecordStore, record_cursor
 from app.runs.report import derive_report
-from app.runs.rounds import Rounds
 from app.runs.store import RunStore, StoredRun
 from app.runs.submission import LOOKED_AT, check_examples, check_request, new_run
-from app.runs.work import ChunkSize, RunWork
 from app.settings import RunSettings
 from app.store.database import Database
 from app.store.ids import to_text
@@ -70,7 +68,6 @@ class RunService:
     ) -> None:
         self._observer = observer
         self._database = database
-        self._engine = engine
         self._systems = systems
         self._settings = settings
         self._code_version = code_version
@@ -78,28 +75,9 @@ class RunService:
         self._keys = KeyStore(database)
         self._runs = RunStore(database, on_end=self._tell_end)
         self._records = RecordStore(database)
-        self._chunks = ChunkStore(database)
-        self._fleet = Fleet(database, lease=settings.worker_lease, code_version=code_version)
         self._analysis = AnalysisStore(database)
-        size = ChunkSize(settings.chunk_size, settings.chunk_seconds)
-        self._work = RunWork(
-            self._runs, self._records, self._chunks, systems, size=size, observer=observer, on_rest=self._wake
-        )
-        on_one_database = database.dialect == "postgresql"
-        self._rounds = Rounds(
-            engine,
-            self._work,
-            self._fleet,
-            systems,
-            (self._runs, self._chunks, self._keys),
-            shares=on_one_database and settings.shared,
-            adopts=settings.shared or not on_one_database,
-            most=settings.per_system,
-        )
-        observer.follow(self._work.under_way)
-
-    def _wake(self) -> None:
-        self._rounds.wake()
+        stores = Stores(self._runs, self._records, self._keys, ChunkStore(database))
+        self._crew = Crew(database, engine, systems, settings, stores, code_version=code_version, observer=observer)
 
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:
@@ -107,17 +85,9 @@ class RunService:
 
         On leaving all work stops at once; the rest is done by others, or next time.
         """
-        try:
-            await self._engine.launch(self._work)
-            if self._engine.executor is not None:
-                await self._datasets.drop_unfinished(to_text(datetime.now(UTC) - _DEAD_UPLOAD))
-                await self._keys.drop_unsettled(None)
-            await self._rounds.begin()
+        async with self._crew.at_work():
+            await self._datasets.drop_unfinished(to_text(datetime.now(UTC) - _DEAD_UPLOAD))
             yield
-        finally:
-            await self._rounds.end()
-            await self._engine.close()
-            await self._rounds.leave()
 
     async def submit(
         self,
@@ -140,7 +110,7 @@ class RunService:
         content = list(with_ids(dataset)) if isinstance(dataset, EvalDataset) else dataset
         if body_hash is None:
             body_hash = await asyncio.to_thread(hash_request, request, content)
-        known = await self._keys.claim(idempotency_key, body_hash, self._fleet.me)
+        known = await self._keys.claim(idempotency_key, body_hash, self._crew.me)
         if known is not None:
             return await self.get(known)
         try:
@@ -157,9 +127,9 @@ class RunService:
         check_examples([EvalExample.model_validate_json(data) for _, data in rows], profile)
         pipeline = system.pipelines.get(request.options.pipeline)
         run = new_run(request, stored, profile, self._settings, self._code_version, pipeline)
-        run = dataclasses.replace(run, executor=self._rounds.owner)
+        run = dataclasses.replace(run, executor=self._crew.owner)
         await self._runs.create(run, key)
-        self._rounds.wake()
+        self._crew.wake()
         return resource_of(run, progress_of(run, 0, 0, None, self._outlook(run)))
 
     async def _dataset(self, request: RunRequest, dataset: EvalDataset | Source | None) -> StoredDataset:
@@ -239,7 +209,7 @@ class RunService:
     async def cancel(self, run_id: str) -> Run:
         """Stop asking, keep what was recorded. Idempotent. Raises `NotFound`; `Conflict` when the run has ended."""
         if await self._runs.move(run_id, RunStatus.CANCELLING, only_from=BUSY):
-            self._work.poke(run_id)
+            self._crew.poke(run_id)
         elif not await self._runs.move(run_id, RunStatus.CANCELLED, only_from={RunStatus.PAUSED}):
             await self._refuse_unless(run_id, {RunStatus.CANCELLING, RunStatus.CANCELLED}, "be cancelled")
         return await self.get(run_id)
@@ -247,7 +217,7 @@ class RunService:
     async def pause(self, run_id: str) -> Run:
         """Stop asking until `resume`. Idempotent. Raises `NotFound`, `Conflict`."""
         if await self._runs.move(run_id, RunStatus.PAUSED, only_from=BUSY):
-            self._work.poke(run_id)
+            self._crew.poke(run_id)
         else:
             await self._refuse_unless(run_id, {RunStatus.PAUSED}, "be paused")
         return await self.get(run_id)
@@ -256,8 +226,8 @@ class RunService:
         """Go on after `pause`. Idempotent. Raises `NotFound`, `Conflict`."""
         run = await self._stored(run_id)
         if run.status is RunStatus.PAUSED:
-            await self._runs.hand_over(run, self._rounds.owner, RunStatus.QUEUED)
-            self._rounds.wake()
+            await self._runs.hand_over(run, self._crew.owner, RunStatus.QUEUED)
+            self._crew.wake()
         await self._refuse_unless(run_id, BUSY, "go on")
         return await self.get(run_id)
 
@@ -270,9 +240,9 @@ class RunService:
         await self._refuse_unless(run_id, TERMINAL, "be retried")
         if (await self._records.count(run))[0] == run.n_total:
             raise Conflict("every example of this run was scored: there is nothing to retry")
-        if not await self._runs.retry(run, self._rounds.owner):
+        if not await self._runs.retry(run, self._crew.owner):
             raise Conflict("another request began a new attempt of this run just now")
-        self._rounds.wake()
+        self._crew.wake()
         return await self.get(run_id)
 
     async def _refuse_unless(self, run_id: str, fine: set[RunStatus] | frozenset[RunStatus], what: str) -> None:
@@ -294,7 +264,7 @@ class RunService:
         return run
 
     async def _resource(self, run: StoredRun) -> Run:
-        measured = self._work.rate(run.run_id) if run.executor is not None else None  # others work on it as well
+        measured = self._crew.rate(run.run_id) if run.executor is not None else None  # others work on it as well
         return resource_of(run, progress_of(run, *await self._records.count(run), measured, self._outlook(run)))
 
     def _outlook(self, run: StoredRun) -> Outlook | None:

@@ -114,9 +114,11 @@ class RunStore:
         query = select(runs).where(runs.c.status.not_in(idle)).order_by(runs.c.run_id)
         return [_run(row) for row in await self._database.read(lambda conn: conn.execute(query).all())]
 
-    async def status(self, run_id: str) -> RunStatus | None:
-        """Only where the run stands: cheap enough to ask every second."""
-        query = select(runs.c.status).where(runs.c.run_id == run_id)
+    async def status(self, run: StoredRun) -> RunStatus | None:
+        """Only where the run stands, cheap enough to ask every second; None = it is in another stretch of work."""
+        query = select(runs.c.status).where(
+            runs.c.run_id == run.run_id, runs.c.attempts == run.attempts, runs.c.generation == run.generation
+        )
         value = await self._database.read(lambda conn: conn.scalar(query))
         return None if value is None else RunStatus(value)
 
@@ -127,8 +129,12 @@ class RunStore:
         *,
         only_from: Collection[RunStatus],
         failure: RunFailure | None = None,
+        stretch: str | None = None,
     ) -> bool:
         """Change the status if it is one of `only_from`; whether it was. Start and end times are set on the way.
+
+        With `stretch`, a workflow's id, only while the run is in that stretch of work: what is left of an earlier one
+        has no say any more.
 
         `on_end` is awaited, with the run's id, after a move to a status that ends the run.
         """
@@ -139,6 +145,9 @@ class RunStore:
             values["finished_at"] = now()
         allowed = [status.value for status in only_from]
         change = update(runs).where(runs.c.run_id == run_id, runs.c.status.in_(allowed)).values(values)
+        if stretch is not None:
+            attempts, generation = map(int, stretch.split(":")[1:3])
+            change = change.where(runs.c.attempts == attempts, runs.c.generation == generation)
         begin = update(runs).where(runs.c.run_id == run_id, runs.c.started_at.is_(None)).values(started_at=now())
         ended = select(runs.c.run_no).where(runs.c.run_id == run_id).scalar_subquery()
         forget = delete(run_chunks).where(run_chunks.c.run_no == ended, run_chunks.c.owner.is_(None))

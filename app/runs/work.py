@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
 import anyio
 
 from app.errors import ServiceError, Unavailable
-from app.runs.asking import Item
+from app.runs.answering import Answering
 from app.runs.chunks import ChunkStore, Claim
-from app.runs.keeping import STORE_RETRY_SECONDS, Chunk
+from app.runs.keeping import STORE_RETRY_SECONDS
 from app.runs.model import BUSY, TERMINAL, RunFailure, RunStatus
 from app.runs.observe import UNWATCHED, RunObserver, UnderWay
 from app.runs.record_store import RecordStore
 from app.runs.session import Session, Sessions, limits_of
 from app.runs.store import RunStore, StoredRun, run_id_of, stretch_of
-from layers.model import EvalExample
 from layers.ports import System
 
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
-
-WATCH_SECONDS = 1.0
-"""How often a run looks whether another process paused or cancelled it."""
 
 FIRST_CHUNK = 50
 """Questions of the first chunks, while nothing is known of the system's speed."""
@@ -73,12 +69,11 @@ class RunWork:
         self._records = records
         self._chunks = chunks
         self._observer = observer
+        self._answering = Answering(runs, records, chunks, observer)
         self._size = size or ChunkSize()
         self._on_rest = on_rest
-        self._halted = False
         self._me = ""
         self._admits: Callable[[StoredRun], Awaitable[bool]] | None = None
-        self._is_heard: Callable[[], bool] = lambda: False
         self._begun = anyio.Event()
         self._stretches: dict[str, str] = {}
         self._held: set[tuple[int, int]] = set()
@@ -87,7 +82,7 @@ class RunWork:
 
     def begin(self, me: str, admits: Callable[[StoredRun], Awaitable[bool]], is_heard: Callable[[], bool]) -> None:
         """Let the steps do their work."""
-        self._me, self._admits, self._is_heard = me, admits, is_heard
+        self._me, self._admits, self._answering.is_heard = me, admits, is_heard
         self._begun.set()
 
     def rate(self, run_id: str) -> float | None:
@@ -110,7 +105,7 @@ class RunWork:
 
     def halt(self) -> None:
         """The process ends: ask nobody any more, and let no step come to a result."""
-        self._halted = True
+        self._answering.halted = True
         self._sessions.stop()
 
     # --- the steps ----------------------------------------------------------------------------------------------------
@@ -144,14 +139,14 @@ class RunWork:
                 said = exc.detail if isinstance(exc, ServiceError) else f"the run broke off: {type(exc).__name__}"
                 failure = RunFailure(kind="internal", message=said)
                 with contextlib.suppress(Unavailable):
-                    await self._runs.move(run_id_of(workflow_id), RunStatus.FAILED, only_from=BUSY, failure=failure)
+                    await self._move(workflow_id, RunStatus.FAILED, BUSY, failure)
                 return None
 
     async def _plan(self, workflow_id: str) -> int | None:
         run = await self._current(workflow_id)
         if run is None or not await self._may_go_on(run):
             return None
-        if not await self._runs.move(run.run_id, RunStatus.RUNNING, only_from=BUSY):
+        if not await self._move(workflow_id, RunStatus.RUNNING, BUSY):
             return None
         session = await self._sessions.of(run)
         return self._advise(None, session)
@@ -161,14 +156,14 @@ class RunWork:
         if run is None or run.status not in BUSY or not await self._may_go_on(run):
             return None
         session = await self._sessions.of(run)
-        while not self._is_heard():  # noqa: ASYNC110 - nobody tells when it is heard again
+        while not self._answering.is_heard():  # noqa: ASYNC110 - nobody tells when it is heard again
             await anyio.sleep(STORE_RETRY_SECONDS)
         claim = await self._claim(run, size, session.concurrency)
         if claim is None:
             return None
         try:
             with session.working():
-                busy = await self._ask(session, claim)
+                busy = await self._answering.ask(session, claim)
         finally:  # what is neither finished nor let go of, because the store was away, is taken again by the next claim
             self._held.discard((run.no, claim.start))
         # Where all was done before there is no speed to learn: hurry through.
@@ -203,13 +198,13 @@ class RunWork:
             allowed = BUSY | {RunStatus.PAUSED, RunStatus.CANCELLING}
             failure = limits_of(run).broken(standing)
             status = RunStatus.FAILED if failure else RunStatus.SUCCEEDED
-            await self._runs.move(run.run_id, status, only_from=allowed, failure=failure)
+            await self._move(workflow_id, status, allowed, failure)
         elif run.status is RunStatus.CANCELLING:
-            await self._runs.move(run.run_id, RunStatus.CANCELLED, only_from={RunStatus.CANCELLING})
+            await self._move(workflow_id, RunStatus.CANCELLED, {RunStatus.CANCELLING})
         elif run.status in BUSY:
             if not hands.to_take:
                 raise RuntimeError("the steps ended before the run did")
-            await self._runs.move(run.run_id, RunStatus.QUEUED, only_from=BUSY)  # it is another's turn
+            await self._move(workflow_id, RunStatus.QUEUED, BUSY)  # it is another's turn
         elif run.status in TERMINAL:  # it gave up while it was asked about
             await self._chunks.forget(run)
 
@@ -220,64 +215,11 @@ class RunWork:
             return None
         return run if self._stretches.setdefault(run.workflow_id, workflow_id) == workflow_id else None
 
+    async def _move(
+        self, workflow_id: str, to: RunStatus, only_from: Collection[RunStatus], failure: RunFailure | None = None
+    ) -> bool:
+        run_id = run_id_of(workflow_id)
+        return await self._runs.move(run_id, to, only_from=only_from, failure=failure, stretch=workflow_id)
+
     async def _may_go_on(self, run: StoredRun) -> bool:
         return self._admits is None or await self._admits(run)
-
-    # --- asking -------------------------------------------------------------------------------------------------------
-
-    async def _ask(self, session: Session, claim: Claim) -> bool:
-        """Ask all of a chunk; whether there was anything left to ask. What is left when it has to stop is let go of."""
-        chunk = Chunk(session.run, claim, self._records, self._observer)
-        questions = await self._questions(session.run, claim)
-        await self._execute(session, chunk, questions)
-        if (failure := session.execution.failure) is not None:
-            await self._runs.move(session.run.run_id, RunStatus.FAILED, only_from=BUSY, failure=failure)
-        if self._halted:
-            await anyio.sleep_forever()  # until it is cancelled: a result would say that these were all asked
-        if session.gate.stopped or chunk.left:
-            await self._chunks.let_go(claim)
-        else:
-            await self._chunks.finish(claim)
-        return bool(questions)
-
-    async def _questions(self, run: StoredRun, claim: Claim) -> list[tuple[int, int, bytes]]:
-        """Unit, repeat and example of what is still to be asked."""
-        repeats = run.config.options.repeats
-        positions = (claim.start // repeats, -(-claim.stop // repeats))
-        done = await self._records.done(run, *positions)
-        rows = dict(await self._records.examples(run.dataset_no, *positions))
-        units = ((unit, *divmod(unit, repeats)) for unit in range(claim.start, claim.stop))
-        return [(unit, repeat, rows[position]) for unit, position, repeat in units if (position, repeat) not in done]
-
-    async def _execute(self, session: Session, chunk: Chunk, questions: list[tuple[int, int, bytes]]) -> None:
-        def items() -> Iterator[Item]:
-            for unit, repeat, data in questions:
-                if chunk.lost or not self._is_heard():
-                    chunk.left = True
-                    return
-                yield Item(unit, repeat, EvalExample.model_validate_json(data))
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._watch, session)
-            await session.execution.run(items(), session.keeping(chunk.keep), chunk.claim.start)
-            group.cancel_scope.cancel()
-
-    async def _watch(self, session: Session) -> None:
-        """Show whether the run waits, and see whether somebody wants it to stop."""
-        changed = anyio.Event()
-        shown = RunStatus.RUNNING
-        with session.gate.listening(lambda: changed.set()):  # noqa: PLW0108 - the event is another one each time
-            while True:
-                with anyio.move_on_after(WATCH_SECONDS):
-                    await changed.wait()
-                changed = anyio.Event()
-                with contextlib.suppress(Unavailable):
-                    shown = await self._show(session, shown)
-                    if await self._runs.status(session.run.run_id) not in BUSY:
-                        session.gate.stop()
-
-    async def _show(self, session: Session, shown: RunStatus) -> RunStatus:
-        status = RunStatus.WAITING if session.gate.held else RunStatus.RUNNING
-        if status is not shown:
-            await self._runs.move(session.run.run_id, status, only_from=BUSY)
-        return status

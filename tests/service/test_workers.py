@@ -11,7 +11,8 @@ from sqlalchemy import Connection, select
 from app.errors import Conflict
 from app.runs.chunks import ChunkStore
 from app.runs.fleet import Fleet
-from app.runs.model import RecordFilters, RunOptions, RunStatus
+from app.runs.model import BUSY, RecordFilters, RunOptions, RunStatus
+from app.runs.store import RunStore
 from app.runs.tables import records, run_chunks, workers
 from app.settings import RunSettings, StoreSettings
 from app.store.database import Database
@@ -161,7 +162,7 @@ async def test_a_silent_process_loses_its_chunks_and_can_do_no_harm(shared: tupl
         run_id = (await slow.submit(request(), dataset(40))).run_id
         with anyio.fail_after(10):
             await frozen.stuck.wait()
-        await slow._rounds.end()  # no more signs of life
+        await slow._crew.rounds.end()  # no more signs of life
         async with run_service(shared[1], living, HASTY, "living") as other:
             run = await ended(other, run_id)
             assert (run.status, run.progress.n_scored) == (RunStatus.SUCCEEDED, 40)
@@ -331,3 +332,15 @@ async def test_a_run_that_goes_on_can_not_be_retried(database: Database) -> None
             await service.retry(run_id)
         go.set()
         await ended(service, run_id)
+
+
+async def test_what_is_left_of_an_earlier_attempt_has_no_say(database: Database) -> None:
+    """A chunk of the attempt that gave up ends when the next attempt has begun."""
+    async with run_service(database, Scripted(), executor=None) as service:
+        run_id = (await service.submit(request(), dataset(3))).run_id
+        runs, first = RunStore(database), (await service._stored(run_id)).workflow_id
+        assert await runs.move(run_id, RunStatus.FAILED, only_from=BUSY, stretch=first)
+        await service.retry(run_id)
+        assert not await runs.move(run_id, RunStatus.FAILED, only_from=BUSY, stretch=first)
+        again = (await service._stored(run_id)).workflow_id
+        assert await runs.move(run_id, RunStatus.RUNNING, only_from=BUSY, stretch=f"{again}:worker:7")
