@@ -120,7 +120,14 @@ def show_verdict(verdict: JsonObject) -> None:
         )
     out.print(table)
     if comparison := verdict.get("comparison"):
+        show_warnings(comparison)
         out.print(headline(comparison))
+
+
+def show_warnings(comparison: JsonObject) -> None:
+    """What is held against one of the runs, on standard error."""
+    for warning in comparison.get("warnings", ()):
+        err.print(f"warning: {printable(warning)}", style="yellow")
 
 
 def printable(text: Any) -> str:
@@ -181,7 +188,8 @@ async def _watch(client: httpx.AsyncClient, run_id: str, params: dict[str, Any],
 
 
 def show_comparison(made: JsonObject) -> None:
-    """Headline, what could not be paired, then labels, slices and axes."""
+    """Warnings and headline, what could not be paired, then labels, slices and axes."""
+    show_warnings(made)
     out.print(headline(made))
     sequential = made["sequential"]
     out.print(f"anytime-valid {chance(sequential['p_value'])}{', decided' if sequential['decided'] else ''}")

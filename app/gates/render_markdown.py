@@ -69,13 +69,15 @@ def _row(rule: JsonObject) -> str:
 
 def _comparison(comparison: JsonObject) -> list[str]:
     strict, pairs = comparison["strict"], comparison["pairs"]
+    warnings = [line for text in comparison.get("warnings", ()) for line in (f"> **Warning:** {code(text)}", "")]
     if strict["difference"] is None:
-        return ["No pair of examples could be compared."]
+        return [*warnings, "No pair of examples could be compared."]
     low, high = strict["interval"]["low"], strict["interval"]["high"]
     real = "real" if strict["real"] else "not shown to be real"
     lines = [
+        *warnings,
         f"**Accuracy {strict['difference']:+.4f}** ({low:+.4f} … {high:+.4f}) over {strict['n']:,} pairs: "
-        f"{strict['corrected']:,} corrected, {strict['broke']:,} broke, {chance(strict['p_exact'])}, {real}."
+        f"{strict['corrected']:,} corrected, {strict['broke']:,} broke, {chance(strict['p_exact'])}, {real}.",
     ]
     for name in ("broke", "corrected", "missing"):
         if pairs[name]["count"]:

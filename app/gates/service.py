@@ -7,7 +7,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 
-from app.errors import Conflict, NotFound, Unprocessable
+from app.errors import Blocked, Conflict, NotFound, Unprocessable
 from app.gates.baselines import BaselineStore
 from app.gates.decide import Evidence, decide
 from app.gates.floors import Measured
@@ -19,7 +19,7 @@ from app.runs.analysis_store import AnalysisStore
 from app.runs.comparison import ALPHA, compare
 from app.runs.comparison_store import ComparisonStore, duplicates_of
 from app.runs.contrasts import Comparison, Side
-from app.runs.model import Page, RunStatus
+from app.runs.model import TERMINAL, Page, RunStatus
 from app.runs.pairing import Pairing
 from app.runs.record_store import RecordStore
 from app.runs.store import RunStore, StoredRun
@@ -72,10 +72,31 @@ class GateService:
     ) -> Comparison:
         """A run against a baseline, given as a run's id or a baseline's name; both may still be going on.
 
+        Whatever keeps one of them from being a baseline is no hindrance here, and stands under `warnings`.
+
         Raises `NotFound`.
         """
         candidate, other = await self._stored(run_id), await self._stored(await self._resolve(baseline))
         return (await self._compare(candidate, other, slices, alpha))[1]
+
+    async def _warnings(self, candidate: StoredRun, baseline: StoredRun) -> tuple[str, ...]:
+        found = await self._held_against("the baseline", baseline)
+        if candidate.run_id != baseline.run_id:
+            found += await self._held_against("the run", candidate)
+        return tuple(found)
+
+    async def _held_against(self, who: str, run: StoredRun) -> list[str]:
+        """Why nothing may be built on a run that is over, each reason as a sentence."""
+        if run.status not in TERMINAL:
+            return []
+        found = [] if run.status is RunStatus.SUCCEEDED else [f"{who} {run.run_id} is {run.status.value}"]
+        if await self._decisions.last_status(run.run_id) is Status.BLOCK:
+            found.append(f"the latest gate on {who} {run.run_id} blocked it")
+        try:
+            await self._check_binding(run.run_id)
+        except Blocked as exc:
+            found.append(f"{who} {run.run_id} may be no baseline: {exc}")
+        return found
 
     async def _compare(
         self, candidate: StoredRun, baseline: StoredRun, paths: Sequence[str], alpha: float
@@ -89,14 +110,15 @@ class GateService:
         self._peaks.move_to_end(key)
         if len(self._peaks) > MAX_PEAKS:
             self._peaks.popitem(last=False)
-        return pairing, made
+        return pairing, made.model_copy(update={"warnings": await self._warnings(candidate, baseline)})
 
     # --- gates --------------------------------------------------------------------------------------------------------
 
     async def gate(self, run_id: str, request: GateRequest) -> bytes:
         """Judge a run by a policy and store the decision; the `GateVerdict` as canonical JSON.
 
-        Raises `NotFound`, `PolicyError` (an `Unprocessable`), and `Conflict` for a baseline that did not succeed.
+        Raises `NotFound`, `PolicyError` (an `Unprocessable`), `Conflict` for a baseline that did not succeed, and
+        `Blocked` for one that the arbiter blocked.
         """
         policy = parse_policy(request.policy)
         if len(policy.paths) > MAX_PATHS:
@@ -136,6 +158,7 @@ class GateService:
         run = await self._stored(await self._resolve(asked))
         if run.status is not RunStatus.SUCCEEDED:
             raise Conflict(f"the run {run.run_id} is {run.status.value}: only one that succeeded can be a baseline")
+        await self._check_binding(run.run_id)
         return run
 
     async def _evidence(self, policy: Policy, run: StoredRun, baseline: StoredRun | None) -> Evidence:

@@ -140,6 +140,8 @@ def _comparison(made: Comparison) -> Iterator[str]:
     yield "## Comparison with the baseline"
     yield ""
     yield f"Baseline {code(made.baseline_run_id)}, {text.count(made.pairs.n_paired)} examples paired by id."
+    for warning in made.warnings:
+        yield from ("", f"> **Warning:** {code(warning)}", "")
     if strict.interval is None:
         yield "No pair of examples could be compared."
         return

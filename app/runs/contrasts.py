@@ -149,7 +149,10 @@ class Side(Value):
 
 
 class Comparison(Value):
-    """Two runs compared. Intervals have the level 1 - `alpha`."""
+    """Two runs compared. Intervals have the level 1 - `alpha`.
+
+    `warnings`: what is held against one of the runs, so that nothing should be decided by this comparison.
+    """
 
     run_id: str
     baseline_run_id: str
@@ -164,3 +167,4 @@ class Comparison(Value):
     slices: tuple[SliceContrast, ...]
     axes: tuple[AxisContrast, ...]
     sequential: Sequential
+    warnings: tuple[str, ...] = ()

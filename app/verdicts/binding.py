@@ -28,10 +28,12 @@ class Bindings:
     async def check_run(self, run_id: str) -> None:
         """Raises `Blocked`, with the verdict, for a run whose artifact is blocked; `NotFound`."""
         run = await find_run(self._database, run_id)
+        if not await self._verdicts.any_block():
+            return  # hashing a run reads all of its records
         standing = await self._verdicts.standing(await run_hash(self._database, run))
         if standing is not None and is_block(standing):
             reasons = "; ".join(reason.detail for reason in standing.reasons[:3])
-            raise Blocked(f"the arbiter blocked this run: {reasons}", standing.model_dump(mode="json"))
+            raise Blocked(f"the arbiter blocked the run {run_id}: {reasons}", standing.model_dump(mode="json"))
 
     async def state(self, run_id: str) -> ArtifactState:
         """How a run stands. Raises `NotFound`."""

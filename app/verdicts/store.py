@@ -69,6 +69,11 @@ class VerdictStore:
 
         return await self._database.read(work)
 
+    async def any_block(self) -> bool:
+        """Whether any artifact was ever blocked."""
+        query = select(verdicts.c.verdict_id).where(verdicts.c.decision == Decision.BLOCK.value).limit(1)
+        return await self._database.read(lambda conn: conn.execute(query).first()) is not None
+
     async def get(self, verdict_id: str) -> GivenVerdict | None:
         """One verdict as it was answered."""
         query = select(verdicts).where(verdicts.c.verdict_id == verdict_id)

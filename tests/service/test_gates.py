@@ -153,6 +153,8 @@ async def test_a_failed_run_never_becomes_a_baseline(world: World, http: httpx.A
     good = await world.run(examples(20))
     response = await http.post(f"/runs/{good}/gate", json={"policy": FALL, "baseline": failed})
     assert response.status_code == 409
+    looked = (await http.get(f"/runs/{good}/comparison", params={"baseline": failed})).json()
+    assert looked["warnings"] == [f"the baseline {failed} is failed"]
     assert (await gate(http, failed, FLOOR))["verdict"] == "BLOCK"
 
 

@@ -161,3 +161,19 @@ def test_a_gate_with_until_is_0_only_where_the_arbiter_says_so_too(cli: Cli) -> 
         arbiter = cli.write("arbiter.toml", OPTIONAL + text)
         assert cli("gate", run, "--policy", gate, "--until", "--arbiter", arbiter).returncode == code
     assert cli("gate", run, "--policy", gate).returncode == 0
+
+
+def test_a_gate_against_a_blocked_run_could_not_run_and_a_comparison_warns(cli: Cli) -> None:
+    """3, not 1: nothing was found out about the run itself. A comparison decides nothing, so it is shown."""
+    run, gate = cli.run(), cli.write("gate.toml", FINE)
+    blocked = cli("verdict", "--config", cli.write("arbiter.toml", OPTIONAL + FAILS), "--artifact", run)
+    assert blocked.returncode == 1
+    refused = cli("gate", run, "--policy", gate, "--baseline", run)
+    assert (refused.returncode, refused.stdout) == (3, "")
+    assert "the arbiter blocked the run" in refused.stderr.replace("\n", " ")
+    looked = cli("compare", run, "--baseline", run)
+    assert (looked.returncode, "warning: the baseline" in looked.stderr) == (0, True)
+    report = cli("runs", "report", run, "--baseline", run)
+    assert "> **Warning:** `the baseline" in report.stdout
+    page = cli("runs", "report", run, "--baseline", run, "--format", "html")
+    assert "<strong>Warning:</strong> <bdi>the baseline" in page.stdout

@@ -44,6 +44,7 @@ from tests.verdicts import (
 pytestmark = pytest.mark.anyio
 
 FLOOR = '[[floors]]\nmetric = "accuracy"\nmin = {}\nproof = "point"\nmin_n = 1\n'
+FALL = '[[regressions]]\ntolerated = 0.9\nproof = "point"\n'
 GATE = '[[checks]]\nkind = "gate"\nname = "gate"\npolicy = "gate.toml"\n'
 
 
@@ -449,6 +450,38 @@ async def test_a_blocked_run_is_refused_as_a_baseline_with_the_verdict(api: Api,
     body = refused.json()
     assert (refused.status_code, body["type"]) == (409, "/problems/blocked-by-verdict")
     assert body["verdict"]["verdict_id"] == block.verdict_id
+
+
+async def test_a_gate_takes_no_blocked_run_as_its_baseline(api: Api, allowed: Arbiter) -> None:
+    """Neither by its id, nor under another id with the same content, nor by a name that pointed at it before."""
+    bad = await make_run(allowed.database)
+    good = await make_run(allowed.database, label=lambda n: "low" if n == 0 else "high")
+    await allowed.gates.move_baseline("production", bad.run_id)
+    block = await allowed.service.ask(VerdictRequest(artifact=bad.run_id))
+    same = await make_run(allowed.database, name="another name")
+    async with api(gates=allowed.gates) as http:
+        asked: list[dict[str, str]] = [{"baseline": name} for name in (bad.run_id, same.run_id, "production")]
+        for body in [{"policy": FALL, **one} for one in asked] + [{"policy": f'baseline = "production"\n{FALL}'}]:
+            refused = await http.post(f"/runs/{good.run_id}/gate", json=body)
+            assert (refused.status_code, refused.json()["type"]) == (409, "/problems/blocked-by-verdict"), body
+            assert refused.json()["verdict"]["verdict_id"] == block.verdict_id
+        assert not (await http.get(f"/runs/{good.run_id}/gate")).json()["items"]
+        held = await http.post(f"/runs/{same.run_id}/gate", json={"policy": FALL, "baseline": good.run_id})
+        assert any("the arbiter blocked" in text for text in held.json()["comparison"]["warnings"])
+
+
+async def test_a_comparison_with_a_blocked_run_may_be_looked_at_and_says_so(api: Api, allowed: Arbiter) -> None:
+    bad = await make_run(allowed.database)
+    good = await make_run(allowed.database, label=lambda n: "low" if n == 0 else "high")
+    assert (await allowed.gates.compare(good.run_id, bad.run_id)).warnings == ()
+    await allowed.service.ask(VerdictRequest(artifact=bad.run_id))
+    async with api(gates=allowed.gates) as http:
+        made = (await http.get(f"/runs/{good.run_id}/comparison", params={"baseline": bad.run_id})).json()
+    (warning,) = made["warnings"]
+    assert warning.startswith(f"the baseline {bad.run_id} may be no baseline: the arbiter blocked the run")
+    (warning,) = (await allowed.gates.compare(bad.run_id, good.run_id)).warnings
+    assert warning.startswith(f"the run {bad.run_id} may be no baseline")
+    assert (await allowed.gates.compare(good.run_id, good.run_id)).warnings == ()
 
 
 async def test_a_run_that_could_not_be_judged_is_no_baseline_until_it_was(arbiter: Arbiter) -> None:
