@@ -245,12 +245,16 @@ class CriticSettings(Group):
 
 
 class VerdictSettings(Group):
-    """The arbiter. `config` is what it judges by over HTTP, where only checks whose names stand in `checks` run."""
+    """The arbiter. `config` is what it judges by over HTTP, where only checks whose names stand in `checks` run.
+
+    `timeout` (seconds) is for a verdict as a whole, `model_timeout` for one question to the arbiter's model.
+    """
 
     config: Path | None = env("ARBITER_VERDICT_CONFIG", None)
     checks: tuple[str, ...] = env("ARBITER_VERDICT_CHECKS", ())
     slots: int = env("ARBITER_VERDICT_SLOTS", 2, ge=1, le=64)
     timeout: Seconds = env("ARBITER_VERDICT_TIMEOUT", 900)
+    model_timeout: Seconds = env("ARBITER_VERDICT_MODEL_TIMEOUT", 300)
 
 
 class NetworkSettings(Group):
@@ -307,6 +311,7 @@ class Settings(Group):
         disagreement = ("ARBITER_DISAGREEMENT_TIMEOUT", layers.disagreement_timeout)
         consistency = ("ARBITER_CONSISTENCY_TIMEOUT", layers.consistency_timeout)
         judge = ("ARBITER_JUDGE_TIMEOUT", layers.judge_timeout)
+        question = ("ARBITER_VERDICT_MODEL_TIMEOUT", self.verdicts.model_timeout)
         tier_one = max(disagreement, consistency, key=lambda pair: pair[1])
         for parts, whole in (
             ([sentinel], disagreement),
@@ -314,6 +319,7 @@ class Settings(Group):
             ([embed, upstash], consistency),
             (chain, judge),
             ([tier_one, judge], ("ARBITER_REQUEST_TIMEOUT", layers.request_timeout)),
+            ([question], ("ARBITER_VERDICT_TIMEOUT", self.verdicts.timeout)),
         ):
             _check_nesting(parts, whole)
         return self

@@ -109,9 +109,12 @@ def _policies(
 
 
 class JudgeIn(Protocol):
-    """One configured judge, as it is asked in a lane of its remote's budget; `model` None = its own model."""
+    """One configured judge, as it is asked in a lane of its remote's budget.
 
-    def __call__(self, lane: Lane, model: str | None = None) -> Answerer: ...
+    `model` None = its own model; `timeout` (seconds) None = its remote's.
+    """
+
+    def __call__(self, lane: Lane, model: str | None = None, timeout: float | None = None) -> Answerer: ...
 
 
 def connect_judges(settings: Settings, remotes: Remotes) -> tuple[JudgeIn, ...]:
@@ -125,25 +128,29 @@ def _ollama(settings: Settings, remotes: Remotes) -> JudgeIn | None:
     own = settings.ollama
     if not own.given("host"):
         return None
-    client = remotes.client("ollama.judge", timeout=own.timeout, slots=own.slots)
-    return lambda lane, model=None: OllamaJudge(client.on(lane), own.host, model or own.model, num_ctx=own.num_ctx)
+    dial = remotes.dial("ollama.judge", slots=own.slots)
+    return lambda lane, model=None, timeout=None: OllamaJudge(
+        dial(timeout or own.timeout).on(lane), own.host, model or own.model, num_ctx=own.num_ctx
+    )
 
 
 def _gemini(settings: Settings, remotes: Remotes) -> JudgeIn | None:
     own, key = settings.gemini, settings.gemini.api_key
     if key is None:
         return None
-    client = remotes.client("gemini", timeout=own.timeout, slots=own.slots, retry_after_from=retry_after)
-    return lambda lane, model=None: GeminiJudge(client.on(lane), gemini_url(own.url, model), key)
+    dial = remotes.dial("gemini", slots=own.slots, retry_after_from=retry_after)
+    return lambda lane, model=None, timeout=None: GeminiJudge(
+        dial(timeout or own.timeout).on(lane), gemini_url(own.url, model), key
+    )
 
 
 def _openai(settings: Settings, remotes: Remotes) -> JudgeIn | None:
     own, url = settings.openai, settings.openai.base_url
     if url is None:
         return None
-    client = remotes.client("openai", timeout=own.timeout, slots=own.slots)
-    return lambda lane, model=None: OpenAICompatibleJudge(
-        client.on(lane), url, model or own.judge_model, api_key=own.api_key
+    dial = remotes.dial("openai", slots=own.slots)
+    return lambda lane, model=None, timeout=None: OpenAICompatibleJudge(
+        dial(timeout or own.timeout).on(lane), url, model or own.judge_model, api_key=own.api_key
     )
 
 

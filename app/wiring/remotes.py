@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 
 import httpx
 
@@ -12,6 +13,9 @@ from adapters.http import CallEvent, JsonClient, Reply
 from adapters.limits import Limiter, LocalLimiter
 from adapters.shared_limits import SharedLimiter, States
 from app.settings import NetworkSettings
+
+Dial = Callable[[float], JsonClient]
+"""A remote's client with a time-out (seconds, retries included)."""
 
 
 @dataclass(frozen=True)
@@ -46,17 +50,34 @@ class Remotes:
         retry_after_from: Callable[[Reply], float | None] | None = None,
     ) -> JsonClient:
         """A client of the remote `name`, with a breaker of that name. `timeout` in seconds, retries included."""
-        return JsonClient(
-            name,
-            self.http,
-            self.breaker(name),
-            limiter=self._limiter(name, slots, rate_per_minute),
-            timeout=timeout,
-            max_response_bytes=self.network.max_response_bytes,
-            retry_after_from=retry_after_from,
-            propagate=self.hooks.propagate,
-            observe=self.hooks.observe,
-        )
+        return self.dial(name, slots=slots, rate_per_minute=rate_per_minute, retry_after_from=retry_after_from)(timeout)
+
+    def dial(
+        self,
+        name: str,
+        *,
+        slots: int,
+        rate_per_minute: float | None = None,
+        retry_after_from: Callable[[Reply], float | None] | None = None,
+    ) -> Dial:
+        """Clients of the remote `name`, one for each time-out that is wanted; breaker and budget are the remote's."""
+        breaker, limiter = self.breaker(name), self._limiter(name, slots, rate_per_minute)
+
+        @cache
+        def client(timeout: float) -> JsonClient:
+            return JsonClient(
+                name,
+                self.http,
+                breaker,
+                limiter=limiter,
+                timeout=timeout,
+                max_response_bytes=self.network.max_response_bytes,
+                retry_after_from=retry_after_from,
+                propagate=self.hooks.propagate,
+                observe=self.hooks.observe,
+            )
+
+        return client
 
     def _limiter(self, name: str, slots: int, rate_per_minute: float | None) -> Limiter:
         share = self.network.evaluate_share

@@ -18,12 +18,9 @@ from app.verdicts.families import ArbiterModel, Families
 from app.verdicts.holistic import HolisticPass
 from app.verdicts.service import Parts, VerdictService
 from app.wiring.adjudication import secrets_of
-from app.wiring.layers import JudgeIn
+from app.wiring.layers import MARGIN_S, JudgeIn
 from layers.scrubbing import Scrubber
 from layers.structured_call import StructuredCall
-
-QUESTION_TIMEOUT_S = 300.0
-"""For one question, over all that its remote's own time-out allows."""
 
 
 def connect_verdicts(
@@ -45,8 +42,10 @@ def connect_verdicts(
     families = Families.parse(settings.models.families)
     holistic = None
     if judges:
-        model = ArbiterModel(judges[0]("run", settings.models.arbiter), arbiter_model(settings), families)
-        holistic = HolisticPass(model, prompts.load("arbiter"), calls, scrubber, QUESTION_TIMEOUT_S)
+        patience = settings.verdicts.model_timeout
+        answerer = judges[0]("run", settings.models.arbiter, patience)
+        model = ArbiterModel(answerer, arbiter_model(settings), families)
+        holistic = HolisticPass(model, prompts.load("arbiter"), calls, scrubber, patience + MARGIN_S)
     parts = Parts(gates, holistic, scrubber, own_files(settings), on_verdict)
     return VerdictService(database, log, parts, settings.verdicts)
 

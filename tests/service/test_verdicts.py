@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import anyio
@@ -15,11 +15,16 @@ from app.errors import Blocked, Conflict, Forbidden, Overloaded, TimedOut, Unpro
 from app.gates.model import GateRequest
 from app.log.store import find_leaf
 from app.runs.tables import runs
-from app.settings import VerdictSettings
+from app.settings import NetworkSettings, Settings, VerdictSettings, load_settings
 from app.store.database import Database
 from app.verdicts.model import Decision, GivenVerdict, HolisticState, ReasonKind, VerdictRequest
+from app.wiring.layers import connect_judges
+from app.wiring.remotes import Remotes
+from app.wiring.verdicts import connect_verdicts
 from layers.canonical import canonical_bytes, sha256_of
 from layers.errors import DependencyUnavailable
+from layers.prompting import Prompt, render
+from layers.structured_call import StructuredCall
 from tests.runs import PROFILE, Scripted, dataset, ended, request, run_service
 from tests.service.conftest import Api
 from tests.verdicts import (
@@ -45,6 +50,8 @@ pytestmark = pytest.mark.anyio
 
 FLOOR = '[[floors]]\nmetric = "accuracy"\nmin = {}\nproof = "point"\nmin_n = 1\n'
 FALL = '[[regressions]]\ntolerated = 0.9\nproof = "point"\n'
+NO_TIME = "0.000000001"
+PROMPT = render(Prompt("p", "1", "Judge this.", "sha256:0"), {})
 GATE = '[[checks]]\nkind = "gate"\nname = "gate"\npolicy = "gate.toml"\n'
 
 
@@ -245,6 +252,48 @@ async def test_a_model_that_is_down_blocks_and_the_artifact_may_be_judged_again(
     assert [one.verdict for one in given] == [Decision.BLOCK, Decision.BLOCK, Decision.ACCEPT]
     assert [one.log_index for one in given] == [0, 1, 2]
     assert kinds(given[0]) == [ReasonKind.COULD_NOT_RUN]
+
+
+@pytest.mark.parametrize(
+    ("judges", "reply_of"),
+    [
+        (
+            {"OLLAMA_JUDGE_HOST": "http://model", "ARBITER_OLLAMA_JUDGE_TIMEOUT": NO_TIME},
+            lambda text: {"message": {"content": text}, "done_reason": "stop"},
+        ),
+        (
+            {"GEMINI_API_KEY": "k", "ARBITER_GEMINI_TIMEOUT": NO_TIME},
+            lambda text: {"candidates": [{"content": {"parts": [{"text": text}]}, "finishReason": "STOP"}]},
+        ),
+        (
+            {"OPENAI_BASE_URL": "http://model", "ARBITER_OPENAI_TIMEOUT": NO_TIME},
+            lambda text: {"choices": [{"message": {"content": text}, "finish_reason": "stop"}]},
+        ),
+    ],
+    ids=["ollama", "gemini", "openai"],
+)
+async def test_the_arbiters_model_has_a_time_out_of_its_own(
+    arbiter: Arbiter, judges: dict[str, str], reply_of: Callable[[str], object]
+) -> None:
+    """As a judge the remote has no time at all here; asked by the arbiter it has what the arbiter's setting says."""
+    order = {"ARBITER_JUDGE_ORDER": "ollama,gemini_flash,openai_compatible", "ARBITER_JUDGE_TIMEOUT": "65"}
+    families = {"ARBITER_MODEL_ARBITER": "strong-1", "ARBITER_MODEL_FAMILIES": "strong-*=strong,qwen*=qwen"}
+    environ = {**order, "ARBITER_REQUEST_TIMEOUT": "100", **families, **judges}
+    answered = httpx.MockTransport(lambda _: httpx.Response(200, json=reply_of(reply())))
+
+    async def ask(settings: Settings) -> GivenVerdict:
+        async with httpx.AsyncClient(transport=answered) as http:
+            chain = connect_judges(settings, Remotes(NetworkSettings(), http))
+            with pytest.raises(DependencyUnavailable):
+                await chain[0]("run").ask(PROMPT, {}, temperature=0, seed=0)
+            parts = (StructuredCall(capacity=0), arbiter.database, arbiter.log, arbiter.gates)
+            service = connect_verdicts(settings, chain, *parts, lambda _: None)
+            return await service.give(arbiter.config(BY_QWEN + PASSES), str(arbiter.folder / "config"))
+
+    impatient = await ask(load_settings({**environ, "ARBITER_VERDICT_MODEL_TIMEOUT": NO_TIME}, None))
+    assert (impatient.holistic.state, impatient.verdict) == (HolisticState.FAILED, Decision.BLOCK)
+    given = await ask(load_settings(environ, None))
+    assert (given.holistic.state, given.holistic.model) == (HolisticState.DONE, "strong-1"), given.holistic.reason
 
 
 async def test_laws_and_narrative_reach_the_model_as_data(tmp_path: Path) -> None:

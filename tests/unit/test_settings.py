@@ -109,6 +109,11 @@ def test_lists_are_comma_separated() -> None:
             "ARBITER_REQUEST_TIMEOUT=73 s",
             id="the layers outlast the request",
         ),
+        pytest.param(
+            {"ARBITER_VERDICT_TIMEOUT": "300"},
+            "ARBITER_VERDICT_MODEL_TIMEOUT=300 = 300 s must be less than ARBITER_VERDICT_TIMEOUT=300 s",
+            id="the arbiter's model outlasts its verdict",
+        ),
     ],
 )
 def test_a_wrong_setting_is_refused_by_name(environ: dict[str, str], message: str) -> None:
