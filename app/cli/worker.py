@@ -30,7 +30,8 @@ async def _work(settings: Settings) -> None:
     for name in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(name, told.set)
     telemetry = Telemetry(settings.telemetry)
-    async with connector(execute=True, telemetry=telemetry, metrics=Metrics(telemetry))(settings) as services:
+    connect = connector(execute=True, telemetry=telemetry, metrics=Metrics(telemetry), beside=True)
+    async with connect(settings) as services:
         settle()
         log.info("working on the runs of %s", services.database.url.render_as_string(hide_password=True))
         await told.wait()

@@ -72,21 +72,28 @@ def service_app(settings: Settings, *, execute: bool = True, telemetry: Telemetr
     return app
 
 
-def connector(*, execute: bool, telemetry: Telemetry, metrics: Metrics) -> Connect:
-    """How `create_app` builds its services."""
+def connector(*, execute: bool, telemetry: Telemetry, metrics: Metrics, beside: bool = False) -> Connect:
+    """How `create_app` builds its services. `beside` = another process calls the same remotes for the same store."""
 
     @asynccontextmanager
     async def connect(settings: Settings) -> AsyncIterator[Services]:
         async with AsyncExitStack() as stack:
             stack.callback(telemetry.shutdown)
-            yield await _Builder(settings, stack, telemetry, metrics, execute=execute).build()
+            yield await _Builder(settings, stack, telemetry, metrics, execute=execute, beside=beside).build()
 
     return connect
 
 
 class _Builder:
     def __init__(
-        self, settings: Settings, stack: AsyncExitStack, telemetry: Telemetry, metrics: Metrics, *, execute: bool
+        self,
+        settings: Settings,
+        stack: AsyncExitStack,
+        telemetry: Telemetry,
+        metrics: Metrics,
+        *,
+        execute: bool,
+        beside: bool,
     ) -> None:
         self.settings = settings
         self.stack = stack
@@ -94,6 +101,7 @@ class _Builder:
         self.metrics = metrics
         self.execute = execute
         self.works = execute and settings.runs.work
+        self.beside = beside or (execute and not settings.runs.work)
 
     async def build(self) -> Services:
         settings = self.settings
@@ -102,8 +110,8 @@ class _Builder:
         show_store(self.metrics, database.counts)
         http = new_http_client(connect_timeout=settings.network.connect_timeout)
         self.stack.push_async_callback(http.aclose)
-        # A SQLite file belongs to one machine, and mostly to one process: its budgets need no account in the store.
-        states = SharedStates(database) if database.dialect == "postgresql" else None
+        # A SQLite file mostly belongs to one process: where it does, budgets need no account in the store.
+        states = SharedStates(database) if self.beside or database.dialect == "postgresql" else None
         remotes = Remotes(settings.network, http, telemetry_hooks(self.metrics), states)
         neighbours = connect_neighbours(settings, remotes)
         judges = connect_judges(settings, remotes)
