@@ -13,6 +13,7 @@ GROUPS = {
     "pointers": "pointer verification and provenance of 40 evidence items against that route",
     "runs": "/runs beside a bare loop, and the memory of a long run",
     "scale": "recorded runs from 10,000 examples on, and one run shared by two workers",
+    "datasets": "a million rows stored, run by their hash, compared and read in every form",
     "neighbours": "/evaluate beside a run, in its own process and in another",
     "compare_frameworks": "/runs beside pydantic-evals, inspect-ai and a bare loop",
     "kills": "fifty kills of workers on each database",

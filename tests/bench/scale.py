@@ -20,11 +20,13 @@ from app.runs.tables import records
 from tests.bench import servers
 from tests.bench.rows import Row, at_least, at_most
 from tests.bench.submit import client, rate_of, submit, wait, write_dataset
+from tests.bench.watching import watched
 from tests.postgres import postgres_server
 
 SIZES = (10_000, 100_000, 1_000_000)
 LARGEST = int(os.environ.get("BENCH_LARGEST", "100000"))
 BATCH = 500
+WRITTEN = ("text/html", "text/markdown")
 
 SHARED = 5_000
 WORKER_CONCURRENCY = 16
@@ -54,6 +56,7 @@ def _recorded() -> list[Row]:
                 print(f"{size:>9,}: RSS at most {(peak - idle) / 1e6:.0f} MB above {idle / 1e6:.0f} MB")
             bare = _bare(folder / "bench.db", sizes[-1])
             own, reported = sizes[-1] / seconds[-1], _report_seconds(port)
+            written = [row for form in WRITTEN for row in _written(port, process.pid, idle, form)]
             print(f"bare batches of {BATCH}: {bare:.0f}/s; scored and stored: {own:.0f}/s; report in {reported:.1f} s")
     n = f"{sizes[-1]:,} recorded examples"
     per_example = [took / size for took, size in zip(seconds, sizes, strict=True)]
@@ -64,6 +67,7 @@ def _recorded() -> list[Row]:
         at_most(
             f"time for each example at {sizes[-1]:,} over that at {sizes[0]:,}", per_example[-1] / per_example[0], 1.5
         ),
+        *written,
     ]
 
 
@@ -107,6 +111,16 @@ def _report_seconds(port: int) -> float:
         began = time.perf_counter()
         http.get(f"/runs/{run_id}/report").raise_for_status()
     return time.perf_counter() - began
+
+
+def _written(port: int, pid: int, idle: int, form: str) -> list[Row]:
+    """The report of the newest run as people read it."""
+    with client(port) as http:
+        run = http.get("/runs", params={"limit": 1}).json()["items"][0]
+        with watched(pid) as seen:
+            http.get(f"/runs/{run['run_id']}/report", headers={"accept": form}).raise_for_status()
+    what = f"{form} of {run['progress']['n_total']:,} recorded examples"
+    return [at_most(f"{what}, s", seen.seconds, 60), at_most(f"{what}, MB above idle", (seen.peak - idle) / 1e6, 250)]
 
 
 def _bare(path: Path, most: int) -> float:
