@@ -7,6 +7,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import Any
 
 import aiohttp
 import httpx
@@ -31,7 +32,8 @@ def new_http_client(
     back; `proxy` names one on purpose, for all but loopback. `SSL_CERT_FILE` is honoured.
     """
     direct = _Transport()
-    return httpx.AsyncClient(
+    return _Client(
+        direct if proxy is None else None,
         transport=direct if proxy is None else _Transport(proxy=httpx.Proxy(proxy)),
         mounts=dict.fromkeys(LOOPBACK, direct),
         timeout=httpx.Timeout(connect=connect_timeout, read=read_timeout, write=read_timeout, pool=connect_timeout),
@@ -40,6 +42,34 @@ def new_http_client(
         follow_redirects=False,
         trust_env=False,
     )
+
+
+class _Client(httpx.AsyncClient):
+    """Takes the straight way to `straight` where httpx's own way could do nothing more for us.
+
+    Between a request and its transport httpx looks for credentials, hooks, redirects and cookies; this client has none
+    of them to find, and the search takes a tenth of a whole call.
+    """
+
+    def __init__(self, straight: httpx.AsyncBaseTransport | None, **options: Any) -> None:
+        super().__init__(**options)
+        self._straight = straight
+        self._extensions = {"timeout": self.timeout.as_dict()}
+
+    def build_request(self, method: str, url: httpx.URL | str, **options: Any) -> httpx.Request:
+        """httpx's own, without looking for cookies and query parameters that are not there."""
+        if not options.keys() <= {"content", "headers"}:
+            return super().build_request(method, url, **options)
+        headers = self.headers.copy()
+        headers.update(options.get("headers"))
+        extensions = dict(self._extensions)
+        return httpx.Request(method, url, headers=headers, content=options.get("content"), extensions=extensions)
+
+    async def send(self, request: httpx.Request, *, stream: bool = False, **options: Any) -> httpx.Response:
+        """httpx's own, unless nothing but the transport is needed."""
+        if self._straight is None or not stream or options or request.url.userinfo or self.is_closed:
+            return await super().send(request, stream=stream, **options)
+        return await self._straight.handle_async_request(request)
 
 
 class _Transport(AiohttpTransport):

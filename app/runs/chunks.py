@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, func, insert, or_, select, update
 
 from app.runs.store import StoredRun
 from app.runs.tables import run_chunks, runs
@@ -100,10 +100,18 @@ class ChunkStore:
         await self._database.write(lambda conn: conn.execute(old).rowcount)
 
 
+_STANDS = (
+    select(_columns.start)
+    .where(*(_columns[name] == bindparam(name) for name in ("run_no", "attempt", "start", "owner")))
+    .where(_columns.claim == bindparam("number"), ~_columns.done)
+    .with_for_update(read=True)
+)
+"""`Claim.matches` as a query built once: it is asked at each commit of answers."""
+
+
 def hold(conn: Connection, claim: Claim) -> None:
     """Make sure that nobody else gets the chunk before this transaction ends. Raises `ClaimLost`."""
-    query = select(_columns.start).where(claim.matches()).with_for_update(read=True)
-    if conn.execute(query).first() is None:
+    if conn.execute(_STANDS, asdict(claim)).first() is None:
         raise ClaimLost
 
 

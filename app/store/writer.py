@@ -7,6 +7,7 @@ import contextlib
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -52,7 +53,7 @@ class Counts:
 
 
 class Writer:
-    """One thread, one connection. Jobs are handed over once per turn of the event loop, not one by one.
+    """One thread, one connection. It is called once per turn of the event loop, not for each job, and only if it rests.
 
     A batch is first tried without savepoints; only when something in it fails is it rolled back and done again with
     each job in a savepoint of its own, so that a failure reaches its caller alone. A job may therefore run twice.
@@ -63,8 +64,10 @@ class Writer:
         self._after_commit = after_commit
         self.counts = Counts()
         self.health = Health()
-        self._queue: queue.SimpleQueue[list[Job] | None] = queue.SimpleQueue()
-        self._pending: list[Job] = []
+        self._jobs: deque[Job] = deque()
+        self._resting = False
+        self._calls: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._about_to_call = False
         self._loop = asyncio.get_running_loop()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="arbiter-writer", daemon=True)
@@ -76,46 +79,44 @@ class Writer:
             raise Unavailable("the store is closed")
         loop = asyncio.get_running_loop()
         job = Job(handler, item, loop)
+        self._jobs.append(job)
         if loop is not self._loop:
-            self._queue.put([job])
-        else:
-            if not self._pending:
-                loop.call_soon(self._hand_over)
-            self._pending.append(job)
+            self._call()
+        elif not self._about_to_call:
+            self._about_to_call = True
+            loop.call_soon(self._call)
         return job.future
 
     async def close(self) -> None:
         """Write what waits, then stop the thread."""
-        if not self._closed:
-            self._closed = True
-            self._hand_over()
-            self._queue.put(None)
+        self._closed = True
+        self._calls.put(None)
         await asyncio.to_thread(self._thread.join)
 
-    def _hand_over(self) -> None:
-        if self._pending:
-            self._queue.put(self._pending)
-            self._pending = []
+    def _call(self) -> None:
+        """Wake the thread, unless it is at work: then it looks for more by itself, and a call is a costly thing."""
+        self._about_to_call = False
+        if self._resting:
+            self._resting = False
+            self._calls.put(None)
 
     # --- in the thread ------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while (jobs := self._queue.get()) is not None:
-            stop = self._drain(jobs)
-            for start in range(0, len(jobs), MAX_BATCH):
-                self._write([job for job in jobs[start : start + MAX_BATCH] if not job.future.cancelled()])
-            if stop:
-                return
+        while jobs := self._next():
+            self._write([job for job in jobs if not job.future.cancelled()])
 
-    def _drain(self, jobs: list[Job]) -> bool:
-        """Add what has come meanwhile to `jobs`, up to a full batch; whether the end was among it."""
-        with contextlib.suppress(queue.Empty):
+    def _next(self) -> list[Job]:
+        """What waits, up to a full batch; nothing = the writer was closed."""
+        while not self._jobs and not self._closed:
+            self._resting = True
+            if not self._jobs:  # one that came before we rested has called nobody
+                self._calls.get()
+        jobs: list[Job] = []
+        with contextlib.suppress(IndexError):
             while len(jobs) < MAX_BATCH:
-                more = self._queue.get_nowait()
-                if more is None:
-                    return True
-                jobs.extend(more)
-        return False
+                jobs.append(self._jobs.popleft())
+        return jobs
 
     def _write(self, jobs: list[Job]) -> None:
         if not jobs:
