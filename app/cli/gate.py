@@ -75,6 +75,7 @@ async def gate(  # noqa: PLR0913 - one parameter per option
     server: str | None,
     key: str | None,
     wait: bool,
+    timeout: float | None = None,
     as_json: bool,
     files: dict[str, Path],
 ) -> int:
@@ -82,7 +83,7 @@ async def gate(  # noqa: PLR0913 - one parameter per option
     body = {"policy": read_policy(policy)} | ({"baseline": baseline} if baseline else {})
     async with service(settings, server, key, execute=False) as client:
         if wait:
-            await watch(client, await get(client, f"/runs/{segment(run_id)}"), label="run")
+            await _wait(client, run_id, live=server is not None, timeout=timeout)
         verdict = await post(client, f"/runs/{segment(run_id)}/gate", json=body)
     code = EXITS.get(verdict["verdict"], COULD_NOT_RUN)
     renderers: dict[str, Callable[[JsonObject], str]] = {"junit": render_junit, "markdown": render_markdown}
@@ -90,6 +91,15 @@ async def gate(  # noqa: PLR0913 - one parameter per option
         _write(path, renderers[form](verdict))
     write_text(json.dumps(verdict, indent=2)) if as_json else show_verdict(verdict)
     return code
+
+
+async def _wait(client: httpx.AsyncClient, run_id: str, *, live: bool, timeout: float | None) -> None:
+    """Until the run has ended, or for `timeout` seconds."""
+    run = await get(client, f"/runs/{segment(run_id)}")
+    with anyio.move_on_after(timeout) as waiting:
+        await watch(client, run, label="run", live=False)
+    if waiting.cancelled_caught:
+        err.print(f"the run has not ended within {timeout:g} s: it is judged as it stands")
 
 
 def _write(path: Path, text: str) -> None:

@@ -44,7 +44,11 @@ def gate(  # noqa: PLR0913, PLR0917 - one parameter per option
     as_json: AsJson = False,
     junit: Annotated[Path | None, Option("--junit", metavar="FILE", help="Also write JUnit XML.")] = None,
     markdown: Annotated[Path | None, Option("--markdown", metavar="FILE", help="Also write Markdown.")] = None,
-    wait: Annotated[bool, Option("--wait", help="Wait until the run has ended.")] = False,
+    wait: Annotated[bool, Option("--wait", help="Wait until the run has ended, and show how far it is.")] = False,
+    timeout: Annotated[
+        float | None,
+        Option("--timeout", metavar="SECONDS", min=0, help="Wait no longer than that, then judge the run as it is."),
+    ] = None,
     arbiter: Annotated[
         Path | None, Option("--arbiter", metavar="FILE", help="What --escalate and --until have the arbiter judge by.")
     ] = None,
@@ -71,7 +75,16 @@ def gate(  # noqa: PLR0913, PLR0917 - one parameter per option
 
     async def judge(settings: Settings) -> int:
         code = await work.gate(
-            settings, run, policy, baseline, server=server, key=key, wait=wait, as_json=as_json, files=files
+            settings,
+            run,
+            policy,
+            baseline,
+            server=server,
+            key=key,
+            wait=wait or timeout is not None,
+            timeout=timeout,
+            as_json=as_json,
+            files=files,
         )
         if not (escalate or until):
             return code

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -19,7 +19,13 @@ QUIET_LINE_EVERY_S = 5.0
 RECONNECTS = 3
 """Times in a row that a stream of events may break without having told anything, before the run is polled instead."""
 
+POLL_S, LONGEST_POLL_S = 0.2, 5.0
+
+PATIENCE = 8
+"""Times in a row, about 20 s in all, that a service may be away while it is waited for: it may be starting anew."""
+
 JsonObject = dict[str, Any]
+Sleep = Callable[[float], Awaitable[None]]
 
 
 async def watch(client: httpx.AsyncClient, run: JsonObject, *, label: str, live: bool = False) -> JsonObject:
@@ -31,7 +37,9 @@ async def watch(client: httpx.AsyncClient, run: JsonObject, *, label: str, live:
     return await (_bar if err.is_terminal else _lines)(states, run, label)
 
 
-async def follow(client: httpx.AsyncClient, run: JsonObject) -> AsyncIterator[JsonObject]:
+async def follow(
+    client: httpx.AsyncClient, run: JsonObject, *, sleep: Sleep = anyio.sleep
+) -> AsyncIterator[JsonObject]:
     """The run each time that something is new about it, told by the service's events; polled where there are none."""
     last_id, breaks = "", 0
     while run["status"] not in ENDED and breaks <= RECONNECTS:
@@ -41,8 +49,8 @@ async def follow(client: httpx.AsyncClient, run: JsonObject) -> AsyncIterator[Js
                 run, last_id, breaks = run | data, event_id, 0
                 yield run
         except httpx.HTTPError:
-            await anyio.sleep(0.2)
-    async for latest in _polled(client, run):
+            await sleep(POLL_S)
+    async for latest in _polled(client, run, sleep):
         yield latest
 
 
@@ -60,10 +68,18 @@ async def _events(client: httpx.AsyncClient, run_id: str, last_id: str) -> Async
                 yield last_id, json.loads(value)
 
 
-async def _polled(client: httpx.AsyncClient, run: JsonObject) -> AsyncIterator[JsonObject]:
+async def _polled(client: httpx.AsyncClient, run: JsonObject, sleep: Sleep = anyio.sleep) -> AsyncIterator[JsonObject]:
+    failed = 0
     while run["status"] not in ENDED:
-        await anyio.sleep(0.2)
-        run = await get(client, f"/runs/{run['run_id']}")
+        await sleep(min(POLL_S * 2**failed, LONGEST_POLL_S))
+        try:
+            run = await get(client, f"/runs/{run['run_id']}")
+        except httpx.TransportError:
+            failed += 1
+            if failed > PATIENCE:
+                raise
+            continue
+        failed = 0
         yield run
 
 

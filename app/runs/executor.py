@@ -43,7 +43,7 @@ class Execution:
         self._slots = Slots(self.adaptive.limit if self.adaptive else self.concurrency)
         if self.adaptive:
             self.adaptive.changed = self._slots.resize
-        self._room, self._more_room = self.behind, anyio.Event()
+        self._room = anyio.Semaphore(self.behind, fast_acquire=True)
 
     async def run(self, items: Iterator[Item], keep: Keep, rank: int = 0) -> None:
         """Ask about `items` until they end or the gate is stopped. Of several stretches the lowest rank goes first.
@@ -94,19 +94,13 @@ class Execution:
         with scope:
             while batch := await answered.take():
                 await self._keep(batch, answered.keep)
-                self._leave_room(len(batch))
+                for _ in batch:
+                    self._room.release()
 
     async def _find_room(self) -> None:
-        while self._room < 1:
-            await self._more_room.wait()
-        self._room -= 1
-        if self._room == self.behind // 2:  # a system that waits for nobody would never let the keeper begin
+        await self._room.acquire()
+        if self._room.value == self.behind // 2:  # a system that waits for nobody would never let the keeper begin
             await anyio.lowlevel.checkpoint()
-
-    def _leave_room(self, n: int) -> None:
-        self._room += n
-        self._more_room.set()
-        self._more_room = anyio.Event()
 
     async def _keep(self, batch: Kept, keep: Keep) -> None:
         for _, record in await keep(batch):

@@ -35,6 +35,7 @@ class Metrics:
         self._judging(meter)
         self._dependencies(meter)
         self._offline(meter)
+        self._critics(meter)
         self._service(meter)
 
     def _latency(self, name: str, description: str, *labels: str) -> Histogram:
@@ -141,6 +142,19 @@ class Metrics:
         self.gate_rules = Tally(meter, "arbiter_l8.gate.rules", ("status",), "Rules of those gates, by what they said")
         self.verdicts = Tally(
             meter, "arbiter_l8.verdicts", ("verdict",), "Binding verdicts on artifacts", known=(("accept", "block"),)
+        )
+
+    def _critics(self, meter: Meter) -> None:
+        own = ("system", "instrument")
+        self.critic_rows = Tally(meter, "arbiter_l8.critic.rows", (*own, "state"), "Rows under a critic, by their end")
+        self.critic_reviews = Tally(
+            meter, "arbiter_l8.critic.reviews", (*own, "ruling"), "First reviews, by what the gate made of them"
+        )
+        self.critic_bounces = Tally(
+            meter, "arbiter_l8.critic.bounces", (*own, "state"), "Rows asked once more, by how they ended"
+        )
+        self.critic_calls = Tally(
+            meter, "arbiter_l8.critic.calls", (*own, "role"), "Questions that recorded rows took, by who was asked"
         )
 
     def _service(self, meter: Meter) -> None:

@@ -12,6 +12,7 @@ from app.runs.model import TERMINAL, Record, RunStatus
 from app.runs.observe import UnderWay
 from app.runs.store import StoredRun
 from app.runs.tally import Tally
+from app.telemetry.critics import CriticTelemetry
 from app.telemetry.labels import CAUSES, OTHER, bounded
 from app.telemetry.metrics import Metrics
 from app.telemetry.place import Place
@@ -29,6 +30,7 @@ class RunTelemetry:
         self._telemetry = telemetry
         self._metrics = metrics
         self._systems = systems
+        self._critics = CriticTelemetry(metrics, systems)
         metrics.runs.begin(tuple(systems), [status.value for status in TERMINAL])
         metrics.run_examples.begin(tuple(systems), ("scored", "failed"))
 
@@ -43,6 +45,7 @@ class RunTelemetry:
         self._metrics.run_examples.add(system, record.status)
         if record.error is not None:
             self._metrics.run_errors.add(system, bounded(record.error.kind, CAUSES))
+        self._critics.recorded(system, record)
 
     def ended(self, run: StoredRun, tally: Tally) -> None:
         """Count the run; of one that succeeded, show the figures until the next one of its system ends."""

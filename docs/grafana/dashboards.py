@@ -548,6 +548,56 @@ OFFLINE = Board(
             ),
         ),
         (
+            "Critic",
+            (
+                Panel(
+                    "Rows under a critic by end",
+                    "`fixed`: the second answer stands. `contested`: the critic did not accept that one either, and "
+                    "the first answer stands. `fail_closed`: no admissible challenge. `salvaged`: no answer to read.",
+                    (
+                        Query(
+                            over_range("arbiter_l8_critic_rows_total", SYSTEM, by="instrument, state"),
+                            "{{instrument}} {{state}}",
+                        ),
+                    ),
+                    kind="bars",
+                ),
+                Panel(
+                    "Reviews by ruling",
+                    "What the gate made of first reviews: nothing to say, a challenge admitted, or why one was not.",
+                    (
+                        Query(
+                            over_range("arbiter_l8_critic_reviews_total", SYSTEM, by="instrument, ruling"),
+                            "{{instrument}} {{ruling}}",
+                        ),
+                    ),
+                    kind="bars",
+                ),
+                Panel(
+                    "Bounces by end",
+                    "Rows that the classifier was asked about once more.",
+                    (
+                        Query(
+                            over_range("arbiter_l8_critic_bounces_total", SYSTEM, by="instrument, state"),
+                            "{{instrument}} {{state}}",
+                        ),
+                    ),
+                    kind="bars",
+                ),
+                Panel(
+                    "Critic's calls per row",
+                    "Questions asked for a row, by who was asked. Three without a bounce, five with one.",
+                    (
+                        Query(
+                            f"{over_range('arbiter_l8_critic_calls_total', SYSTEM, by='role')}"
+                            f" / scalar({over_range('arbiter_l8_critic_rows_total', SYSTEM)})",
+                            "{{role}}",
+                        ),
+                    ),
+                ),
+            ),
+        ),
+        (
             "Runs",
             (
                 Panel(

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import anyio
-import httpx
 import pytest
-import uvicorn
 from sqlalchemy import delete
 
 from app.cli.progress import follow
 from app.errors import NotFound, Overloaded
-from app.main import create_app
 from app.runs.event_store import EventStore, RunEvent
 from app.runs.event_tables import run_events
 from app.runs.events import RunEvents
@@ -23,8 +19,8 @@ from app.runs.model import Progress, Run, RunOptions, RunStatus, links_of
 from app.settings import StoreSettings
 from app.store.database import Database
 from app.store.ids import uuid7
-from tests.fakes import connect_to, fake_services
 from tests.runs import Scripted, dataset, request, run_service
+from tests.service.serving import served
 
 pytestmark = pytest.mark.anyio
 
@@ -264,18 +260,6 @@ async def test_a_store_out_of_reach_for_a_moment_ends_no_stream(database: Databa
 def parsed(text: str) -> list[dict[str, str]]:
     blocks = [block for block in text.split("\n\n") if block.startswith("id:")]
     return [dict(line.split(": ", 1) for line in block.split("\n")) for block in blocks]
-
-
-@asynccontextmanager
-async def served(settings, **parts: object) -> AsyncIterator[httpx.AsyncClient]:
-    app = create_app(settings, connect_to(fake_services(settings, **parts)))
-    server = uvicorn.Server(uvicorn.Config(app, lifespan="on", log_level="warning", timeout_graceful_shutdown=1))
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        async with anyio.create_task_group() as group, httpx.AsyncClient(base_url=url, timeout=10) as client:
-            group.start_soon(server.serve, [listener])
-            yield client
-            server.should_exit = True
 
 
 async def test_a_run_is_followed_to_its_end(settings, database: Database) -> None:

@@ -50,14 +50,14 @@ NARRATIVE = "Paid by bob@example.com from account 12345678901, token=hunter2secr
 class Kit:
     """Everything telemetry has, with exporters in memory."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, *, systems: Mapping[str, System] = SYSTEMS, **settings: Any) -> None:
         self.spans = InMemorySpanExporter()
         self.reader = InMemoryMetricReader()
         self.telemetry = Telemetry(TelemetrySettings(**settings), span_exporter=self.spans, metric_reader=self.reader)
         self.metrics = Metrics(self.telemetry)
         self.observer = EvaluationTelemetry(self.telemetry, self.metrics, SYSTEMS)
         self.calls = ModelCallTelemetry(self.telemetry, self.metrics)
-        self.runs = RunTelemetry(self.telemetry, self.metrics, SYSTEMS)
+        self.runs = RunTelemetry(self.telemetry, self.metrics, systems)
 
     def finished(self) -> list[ReadableSpan]:
         self.telemetry.tracer_provider.force_flush()

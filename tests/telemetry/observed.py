@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,7 +28,9 @@ from app.demo.sentinel import build_sentinel
 from app.settings import Settings, TelemetrySettings
 from app.telemetry.setup import Telemetry
 from app.wiring import service_app
+from tests.critics import accept, challenge, labels
 from tests.fakes import client_of
+from tests.unit.test_critic_config import written
 
 VERDICT = {
     "reasoning": "seen",
@@ -35,6 +38,12 @@ VERDICT = {
     "verdict": "high",
     "confidence": 0.8,
 }
+CRITIC = {
+    "signals": lambda case: {"signals": {"mentions_fee": case % 2 == 1}},
+    "decision": lambda case: json.loads(challenge(rule="C2") if case == 1 else accept()),
+    "category": lambda case: json.loads(labels()),
+}
+"""What the model answers in a critic's run, by a field that it is asked for; of the cases the first is challenged."""
 POLICY = '[[floors]]\nmetric = "accuracy"\nmin = 0.1\n\n[[regressions]]\ntolerated = 0.2\n'
 
 
@@ -74,12 +83,22 @@ def model(script: dict[str, bool], told: list[str]) -> Starlette:
         told.append(request.headers.get("traceparent", ""))
         if script["down"]:
             return JSONResponse({"error": "out of memory"}, 500)
-        content = "maybe" if script["babbles"] else json.dumps(VERDICT)
+        asked = await request.json()
+        content = "maybe" if script["babbles"] else json.dumps(_answer(asked))
         return JSONResponse(
             {"message": {"content": content}, "done_reason": "stop", "prompt_eval_count": 90, "eval_count": 7}
         )
 
     return Starlette(routes=[Route("/api/chat", chat, methods=["POST"])])
+
+
+def _answer(asked: dict[str, Any]) -> dict[str, Any]:
+    fields = asked["format"]["properties"]
+    for field_, say in CRITIC.items():
+        if field_ in fields:
+            found = re.findall(r'"case":(\d)', asked["messages"][0]["content"])
+            return dict(say(int(found[-1]) if found else 0))
+    return VERDICT
 
 
 @contextmanager
@@ -99,6 +118,7 @@ def settings_of(
                 "telemetry": {"trace_ratio": 1.0, **telemetry},
                 "evaluation": {"audit_rate": 0.5},
                 "network": {"breaker_minimum_calls": 4},
+                "critic": {"classifiers": (written(folder),)},
             }
         )
 
@@ -111,6 +131,7 @@ async def observe(folder: Path) -> Observed:
     with settings_of(folder, script, observed.told) as settings:
         telemetry = in_memory(settings.telemetry, spans, registry)
         async with client_of(service_app(settings, telemetry=telemetry)) as http:
+            await run_critic(http)
             await evaluate_all(http, script)
             await run_and_judge(http, lambda: _read(registry, observed))
             _read(registry, observed)
@@ -182,6 +203,14 @@ async def run_and_judge(http: httpx.AsyncClient, look: Any) -> None:
     assert "data:" in told.text
     gate = await http.post(f"/runs/{ids[1]}/gate", json={"policy": POLICY, "baseline": ids[0]})
     assert gate.status_code == 200, gate.text
+
+
+async def run_critic(http: httpx.AsyncClient) -> None:
+    """A classifier under its critic, which challenges one of its rows."""
+    rows = [{"id": f"e{n}", "input": {"case": n}, "expected_label": "fee"} for n in range(3)]
+    body = {"system": "tickets", "dataset": {"examples": rows}, "options": {"pipeline": "critic"}}
+    run = (await http.post("/runs", json=body)).json()
+    assert (await until(http, f"/runs/{run['run_id']}", _is_over))["progress"]["n_scored"] == len(rows)
 
 
 def _is_over(shown: dict[str, Any]) -> bool:

@@ -16,6 +16,9 @@ from app.runs.tally import Tally
 from app.telemetry.decisions import DecisionTelemetry
 from app.telemetry.place import trace_id_now
 from app.telemetry.runs import harness_figures
+from layers.ports import Pipeline, System
+from tests.critics import PROFILE as TICKETS
+from tests.critics import Models, alone, challenge, example, record_of, under_critic
 from tests.telemetry.kit import PROFILE, Kit
 
 TALLY = Tally(10, {("high", "high"): 3, ("high", "low"): 1, ("low", "low"): 4, ("low", "odd"): 1}, {})
@@ -143,3 +146,64 @@ def test_binding_verdicts_are_counted_and_there_are_two(kit: Kit) -> None:
     for verdict in ("accept", "block", "block", "maybe"):
         decisions.verdict(verdict)
     assert kit.counts("arbiter_l8.verdicts") == {("accept",): 1, ("block",): 2, ("other",): 1}
+
+
+# --- rows under a critic ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tickets() -> Iterator[Kit]:
+    pipeline = Pipeline(lambda _: under_critic(Models()), {})
+    made = Kit(systems={"tickets": System(TICKETS, pipelines={"critic": pipeline}), "recorded": System(TICKETS)})
+    yield made
+    made.telemetry.shutdown()
+
+
+@pytest.mark.anyio
+async def test_rows_under_a_critic_are_counted_by_how_they_ended_and_what_they_took(tickets: Kit) -> None:
+    """A row that is accepted takes three questions, one with a bounce five; the gate's ruling counts once a row."""
+    accepted, fixed = Models(), Models(review=lambda _: challenge())
+    contested = Models(review=lambda _: challenge(), second=lambda _: challenge())
+    discarded = Models(review=lambda _: challenge(rule="C9"))
+    for models in (accepted, fixed, contested, discarded):
+        tickets.runs.recorded("tickets", await record_of(under_critic(models), example()))
+    rows = {state: n for (_, state, _), n in tickets.counts("arbiter_l8.critic.rows").items()}
+    assert rows == {"accepted": 1, "fixed": 1, "contested": 1, "fail_closed": 1}
+    bounces = {state: n for (_, state, _), n in tickets.counts("arbiter_l8.critic.bounces").items()}
+    assert bounces == {"fixed": 1, "contested": 1}
+    reviews = {ruling: n for (_, ruling, _), n in tickets.counts("arbiter_l8.critic.reviews").items()}
+    assert reviews == {"accepted": 1, "admitted": 2, "no_such_rule": 1}
+    calls = {role: n for (_, role, _), n in tickets.counts("arbiter_l8.critic.calls").items()}
+    assert calls == {"triage": 4, "classifier": 6, "critic": 6}
+    asked = sum(len(models.asked) for models in (accepted, fixed, contested, discarded))
+    assert sum(calls.values()) == asked
+
+
+@pytest.mark.anyio
+async def test_only_a_critics_own_rows_are_counted_and_no_text_of_theirs_becomes_a_label(tickets: Kit) -> None:
+    """The arm without a critic, a failed row, and recorded predictions that look like a critic's count for nothing."""
+    row = await record_of(under_critic(Models()), example())
+    assert row.prediction is not None
+    tickets.runs.recorded("recorded", row)
+    tickets.runs.recorded("tickets", await record_of(alone(Models()), example()))
+    tickets.runs.recorded("tickets", record("timeout"))
+    assert tickets.counts("arbiter_l8.critic.rows") == {}
+    for value in ("new\n", ["x"], 7):
+        metadata, audit = (
+            {"state": value, "instrument_path": value},
+            {"audit": [value, {"event": value}, {"event": "review"}]},
+        )
+        odd = row.prediction.model_copy(update={"metadata": metadata, "raw_output": audit})
+        tickets.runs.recorded("tickets", row.model_copy(update={"prediction": odd}))
+    assert tickets.counts("arbiter_l8.critic.rows") == {("other", "other", "tickets"): 3}
+
+
+def test_the_series_of_a_classifier_exist_from_the_start(tickets: Kit) -> None:
+    """So that the first bounce is a rise, and no birth of a series."""
+    data = tickets.reader.get_metrics_data()
+    assert data is not None
+    names = {m.name: m for resource in data.resource_metrics for scope in resource.scope_metrics for m in scope.metrics}
+    for name in ("rows", "bounces", "reviews", "calls"):
+        points = names[f"arbiter_l8.critic.{name}"].data.data_points
+        assert {point.attributes["system"] for point in points} == {"tickets"}
+        assert {point.attributes["instrument"] for point in points} >= {"ollama", "gemini_flash"}
