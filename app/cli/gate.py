@@ -97,7 +97,7 @@ async def _wait(client: httpx.AsyncClient, run_id: str, *, live: bool, timeout: 
     """Until the run has ended, or for `timeout` seconds."""
     run = await get(client, f"/runs/{segment(run_id)}")
     with anyio.move_on_after(timeout) as waiting:
-        await watch(client, run, label="run", live=False)
+        await watch(client, run, label="run", live=live)
     if waiting.cancelled_caught:
         err.print(f"the run has not ended within {timeout:g} s: it is judged as it stands")
 
