@@ -585,15 +585,15 @@ OFFLINE = Board(
                     kind="bars",
                 ),
                 Panel(
-                    "Critic's calls per row",
-                    "Questions asked for a row, by who was asked. Three without a bounce, five with one.",
+                    "Questions of a critic's runs",
+                    "By who was asked. A row takes three, one with a bounce five.",
                     (
                         Query(
-                            f"{over_range('arbiter_l8_critic_calls_total', SYSTEM, by='role')}"
-                            f" / scalar({over_range('arbiter_l8_critic_rows_total', SYSTEM)})",
-                            "{{role}}",
+                            over_range("arbiter_l8_critic_calls_total", SYSTEM, by="instrument, role"),
+                            "{{instrument}} {{role}}",
                         ),
                     ),
+                    kind="bars",
                 ),
             ),
         ),

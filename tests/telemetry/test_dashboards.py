@@ -154,7 +154,7 @@ def test_a_remote_that_is_asked_is_told_the_trace_that_is_kept(observed: Observe
     items = {
         f"00-{span.context.trace_id:032x}-{span.context.span_id:016x}-01"
         for span in observed.spans
-        if span.name == "evaluate_item"
+        if span.name in {"evaluate_item", "run_step"}
     }
     assert observed.told
     assert set(observed.told) <= items
