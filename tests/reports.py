@@ -8,8 +8,10 @@ from app.reports.view import Case, FailureCause, ReportView
 from app.runs.analysis import Breakdown, ConfidenceSums, Counts, PathParts
 from app.runs.comparison import compare
 from app.runs.contrasts import Comparison, Side
+from app.runs.figures import Repeats
 from app.runs.model import EvalReport, Progress, Record, Run, RunOptions, RunStatus, links_of
 from app.runs.pairing import Answers, Pairing
+from app.runs.repeats import RepeatSums
 from app.runs.report import derive_report
 from app.runs.statistics.calibration import bin_of
 from app.runs.tally import Tally
@@ -48,7 +50,17 @@ def a_report(text: str | None = None) -> EvalReport:
         path.values[type(value).__name__, value] = Counts(
             20, Counter({pair: n // (place + 1) for pair, n in scored.items()}), Counter()
         )
-    return derive_report(tally, PROFILE, binary=True, breakdown=Breakdown(confidences, [path]))
+    breakdown = Breakdown(confidences, [path], repeats=_repeats(text or "high"))
+    return derive_report(tally, PROFILE, binary=True, breakdown=breakdown)
+
+
+def _repeats(label: str) -> Repeats | None:
+    strict, binary = RepeatSums(3), RepeatSums(3)
+    for number in range(20):
+        answers = [label, label if number % 3 else "low", label if number % 4 else None]
+        strict.add(label, answers)
+        binary.add("high", [None if one is None else PROFILE.collapse(one) for one in answers])
+    return strict.figures(binary)
 
 
 def a_comparison(text: str | None = None) -> Comparison:
@@ -58,7 +70,10 @@ def a_comparison(text: str | None = None) -> Comparison:
         wrong = "medium"
         example = {"id": f"e{number}", "input": {"currency": ("EUR", "USD")[number % 2]}, "expected_label": label}
         after, before = label if number % 7 else wrong, wrong if number % 5 == 0 else label
-        pairing.add(f"{text or 'e'}{number}", example, Answers(label, (after,), {}), Answers(label, (before,), {}))
+        axes = [{text or "risk": ("a", ("a" if one == label else "b",))} for one in (after, before)]
+        sides = Answers(label, (after,), axes[0]), Answers(label, (before,), axes[1])
+        pairing.add(f"{text or 'e'}{number}", example, *sides)
+    pairing.duplicates.add(text or "twice")
     side = Side(run_id=uuid7(), name=text or "last", system="tested", status=RunStatus.SUCCEEDED, dataset_id="sha256:0")
     return compare(pairing, side, side)
 

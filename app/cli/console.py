@@ -63,6 +63,9 @@ def report_tables(report: dict[str, Any], *, heading: str | None = None) -> None
     if binary := report.get("binary"):
         out.print("\nlabels collapsed to two:")
         _scores(binary)
+    if repeats := report.get("repeats"):
+        out.print()
+        _repeats(repeats)
 
 
 def _scores(scores: dict[str, Any]) -> None:
@@ -76,6 +79,17 @@ def _scores(scores: dict[str, Any]) -> None:
     out.print(_confusion(scores["confusion"]))
     for item in scores["undefined"]:
         out.print(f"undefined: {item['metric']} of {escape(str(item['label'] or 'all'))}: {escape(item['reason'])}")
+
+
+def _repeats(figures: dict[str, Any]) -> None:
+    for name, row in (("", figures), ("collapsed to two: ", figures["binary"])):
+        if row is not None:
+            out.print(
+                f"{name}right every time of {figures['k']}: {share(row['pass_all'])} "
+                f"{escape(interval(row['pass_all_interval']))}, at least once {share(row['pass_any'])}, "
+                f"agreement {share(row['agreement'])}, variance within {share(row['variance_within'])}, "
+                f"between {share(row['variance_between'])}"
+            )
 
 
 def _per_label(scores: dict[str, Any]) -> Table:

@@ -7,21 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from app.gates.render_markdown import code
 from app.reports import text
+from app.reports.markdown_comparison import comparison
+from app.reports.markdown_tables import share_cell, table_head, table_row
 from app.reports.view import Case, Json, ReportView
-from app.runs.contrasts import Comparison, LabelContrast
-from app.runs.figures import Interval, Reliability, Scores, Slice, Undefined
+from app.runs.figures import Reliability, Repeats, Scores, Slice, Undefined
 
 MAX_WORST = 10
-MAX_IDS = 10
 MAX_TEXT = 2_000
 """Characters of an input or raw output; a comment on a pull request has room for 65,536 in all."""
-
-_VERDICTS = {
-    "better": "better than the baseline",
-    "worse": "worse than the baseline",
-    "no_difference_shown": "no difference is shown",
-    "nothing_to_compare": "nothing to compare",
-}
 
 
 def render_markdown(view: ReportView) -> str:
@@ -32,9 +25,11 @@ def render_markdown(view: ReportView) -> str:
         parts.append(["## Labels collapsed to two", "", *_scores(report.binary)])
     if report.calibration is not None:
         parts.append(_calibration(report.calibration))
+    if report.repeats is not None:
+        parts.append(_repeats(report.repeats))
     parts += [_slice(one) for one in report.slices]
     if view.comparison is not None:
-        parts.append(_comparison(view.comparison))
+        parts.append(comparison(view.comparison))
     parts += [_worst(view), _failures(view), _provenance(view)]
     return "\n\n".join("\n".join(part).strip("\n") for part in map(list, parts) if part) + "\n"
 
@@ -72,14 +67,14 @@ def _scores(scores: Scores) -> Iterator[str]:
 
 def _per_label(scores: Scores) -> Iterator[str]:
     ends = {one.label: one for one in scores.intervals.per_label}
-    yield from _head("label", "precision", "recall", "F1", "support")
+    yield from table_head("label", "precision", "recall", "F1", "support")
     for row in scores.per_label:
         mine = ends.get(row.label)
-        yield _row(
+        yield table_row(
             code(row.label),
-            _share(row.precision, mine.precision if mine else None),
-            _share(row.recall, mine.recall if mine else None),
-            _share(row.f1, mine.f1 if mine else None),
+            share_cell(row.precision, mine.precision if mine else None),
+            share_cell(row.recall, mine.recall if mine else None),
+            share_cell(row.f1, mine.f1 if mine else None),
             text.count(row.support),
         )
 
@@ -88,9 +83,9 @@ def _confusion(scores: Scores) -> Iterator[str]:
     labels = scores.confusion.labels
     if not labels:
         return
-    yield from _head("expected \\ predicted", *map(code, labels))
+    yield from table_head("expected \\ predicted", *map(code, labels))
     for label, cells in zip(labels, scores.confusion.matrix, strict=True):
-        yield _row(code(label), *map(text.count, cells))
+        yield table_row(code(label), *map(text.count, cells))
     if scores.confusion.n_omitted:
         yield ""
         yield f"{text.count(scores.confusion.n_omitted)} rarer labels are not shown."
@@ -110,11 +105,30 @@ def _calibration(figures: Reliability) -> Iterator[str]:
         f"{text.figure(figures.expected_calibration_error)}, n = {text.count(figures.n)}"
     )
     yield ""
-    yield from _head("confidence", "mean", "right", "n")
+    yield from table_head("confidence", "mean", "right", "n")
     for one in figures.bins:
         if one.n:
-            share = _share(one.accuracy, one.interval)
-            yield _row(f"{one.low:.1f}–{one.high:.1f}", text.percent(one.confidence), share, text.count(one.n))
+            share = share_cell(one.accuracy, one.interval)
+            yield table_row(f"{one.low:.1f}–{one.high:.1f}", text.percent(one.confidence), share, text.count(one.n))
+
+
+def _repeats(figures: Repeats) -> Iterator[str]:
+    yield "## Repeats"
+    yield ""
+    yield f"{text.count(figures.n_examples)} examples were asked {figures.k} times each."
+    yield ""
+    every = f"right every time (pass^{figures.k})"
+    yield from table_head("labels", every, "at least once", "agreement", "variance within", "between")
+    for name, row in (("as they are", figures), ("collapsed to two", figures.binary)):
+        if row is not None:
+            yield table_row(
+                name,
+                share_cell(row.pass_all, row.pass_all_interval),
+                text.percent(row.pass_any),
+                text.percent(row.agreement),
+                text.figure(row.variance_within),
+                text.figure(row.variance_between),
+            )
 
 
 def _slice(part: Slice) -> Iterator[str]:
@@ -123,52 +137,15 @@ def _slice(part: Slice) -> Iterator[str]:
     if part.reason:
         yield part.reason
         return
-    yield from _head("value", "accuracy", "stands out", "p", "scored", "failed")
+    yield from table_head("value", "accuracy", "stands out", "p", "scored", "failed")
     for value in part.values:
-        yield _row(
+        yield table_row(
             code(text.scalar(value.value)),
-            _share(value.accuracy, value.interval),
+            share_cell(value.accuracy, value.interval),
             value.flag or "no",
             text.p_value(value.p_adjusted),
             text.count(value.n_scored),
             text.count(value.n_failed),
-        )
-
-
-def _comparison(made: Comparison) -> Iterator[str]:
-    strict = made.strict
-    yield "## Comparison with the baseline"
-    yield ""
-    yield f"Baseline {code(made.baseline_run_id)}, {text.count(made.pairs.n_paired)} examples paired by id."
-    for warning in made.warnings:
-        yield from ("", f"> **Warning:** {code(warning)}", "")
-    if strict.interval is None:
-        yield "No pair of examples could be compared."
-        return
-    yield (
-        f"**{text.points(strict.difference)} points** ({_ends(strict.interval)}): {_VERDICTS[strict.verdict]}; "
-        f"{text.count(strict.corrected)} corrected, {text.count(strict.broke)} broke, exact p "
-        f"{text.p_value(strict.p_exact)}, n = {text.count(strict.n)} pairs."
-    )
-    yield ""
-    yield from _contrasts(made.per_label)
-    for name, listed in (("broke", made.pairs.broke), ("corrected", made.pairs.corrected)):
-        if listed.count:
-            yield ""
-            more = " …" if listed.count > MAX_IDS else ""
-            yield f"{name}: {' '.join(map(code, listed.ids[:MAX_IDS]))}{more}"
-
-
-def _contrasts(rows: Sequence[LabelContrast]) -> Iterator[str]:
-    yield from _head("label", "difference", "corrected", "broke", "p", "pairs")
-    for row in rows:
-        yield _row(
-            code(row.label),
-            f"{text.points(row.difference)} ({_ends(row.interval)})" if row.interval else "–",
-            text.count(row.corrected),
-            text.count(row.broke),
-            text.p_value(row.p_adjusted),
-            text.count(row.n),
         )
 
 
@@ -189,10 +166,10 @@ def _failures(view: ReportView) -> Iterator[str]:
         return
     yield "## Failures by cause"
     yield ""
-    yield from _head("cause", "examples", "for example")
+    yield from table_head("cause", "examples", "for example")
     for cause in view.failures:
         some = " ".join(f"{code(case.record.example_id)} {code(_message(case))}" for case in cause.cases[:1])
-        yield _row(code(cause.kind), text.count(cause.count), some)
+        yield table_row(code(cause.kind), text.count(cause.count), some)
 
 
 def _message(case: Case) -> str:
@@ -239,20 +216,3 @@ def _provenance(view: ReportView) -> Iterator[str]:
     yield f"- code version {code(run.code_version)}"
     yield f"- accepted {text.moment(run.created_at)}, ended {text.moment(run.finished_at)}"
     yield f"- made {text.moment(view.made_at)} by Arbiter-L8 {code(view.made_by)} from the run's records"
-
-
-def _head(first: str, *others: str) -> Iterator[str]:
-    yield _row(first, *others)
-    yield "|---|" + "---:|" * len(others)
-
-
-def _row(*cells: str) -> str:
-    return "| " + " | ".join(cells) + " |"
-
-
-def _share(value: float | None, interval: Interval | None) -> str:
-    return text.percent(value) if value is None else f"{text.percent(value)} ({text.between(interval)})"
-
-
-def _ends(interval: Interval) -> str:
-    return f"{text.points(interval.low)} to {text.points(interval.high)}"

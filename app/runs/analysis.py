@@ -174,13 +174,14 @@ class Analysis:
         self._codes = array("q")
         self._grouped = False
         self._repeated = RepeatSums(repeats)
+        self._repeated_binary = RepeatSums(repeats) if profile.binary else None
 
     def add(self, position: int, example: JsonObject | None, records: Iterable[Seen]) -> None:
         """One example, as JSON (None = it has no group and is not cut), and its current records."""
         parts, name = self._place(position, example)
         records = list(records)
         if self._repeats > 1 and records:
-            self._repeated.add(records[0].expected, [seen.scored for seen in records])
+            self._add_repeated(records)
         for seen in records:
             self._whole.add(seen)
             for part in parts:
@@ -217,7 +218,7 @@ class Analysis:
 
     def breakdown(self) -> Breakdown:
         sums = {key: ConfidenceSums(int(n), total, squares) for key, (n, total, squares) in self._confidences.items()}
-        return Breakdown(sums, self._slices, self._observations(), self._repeated.figures())
+        return Breakdown(sums, self._slices, self._observations(), self._repeated.figures(self._repeated_binary))
 
     def _place(self, position: int, example: JsonObject | None) -> tuple[list[Counts], int]:
         if example is None:
@@ -238,6 +239,15 @@ class Analysis:
             if part is not None:
                 part.n += 1
                 part.add(seen)
+
+    def _add_repeated(self, records: Sequence[Seen]) -> None:
+        expected, scored = records[0].expected, [seen.scored for seen in records]
+        self._repeated.add(expected, scored)
+        if self._repeated_binary:
+            collapse = self._profile.collapse
+            self._repeated_binary.add(
+                collapse(expected), [None if label is None else collapse(label) for label in scored]
+            )
 
     def _code(self, label: str) -> int:
         return self._labels.setdefault(label, len(self._labels))

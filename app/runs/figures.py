@@ -193,6 +193,7 @@ class SliceFigures(Value):
     p_value: float | None
     p_adjusted: float | None
     flag: Literal["better", "worse"] | None
+    per_label: tuple[LabelMetrics, ...]
 
 
 class SliceValue(SliceFigures):
@@ -202,7 +203,6 @@ class SliceValue(SliceFigures):
     support: int
     n_scored: int
     n_failed: int
-    per_label: tuple[LabelMetrics, ...]
     binary: SliceFigures | None = None
 
 
@@ -219,18 +219,24 @@ class Slice(Value):
     reason: str | None = Field(default=None)
 
 
-class Repeats(Value):
-    """Examples that were asked `k` times each. A repeat that failed counts as not right.
+class RepeatFigures(Value):
+    """One reading of examples that were asked several times each. A repeat that failed counts as not right.
 
     `pass_all` (pass^k) is the share of examples that are right every time, `pass_any` of those right at least once;
     `agreement` is how likely two answers to one example are the same label. The variances are of being right.
     """
 
-    k: int
-    n_examples: int
     pass_all: float
     pass_all_interval: Interval | None
     pass_any: float
     agreement: float | None
     variance_within: float | None
     variance_between: float | None
+
+
+class Repeats(RepeatFigures):
+    """Examples that were asked `k` times each; `binary` reads the collapsed labels where they were asked for."""
+
+    k: int
+    n_examples: int
+    binary: RepeatFigures | None = None

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.runs.figures import Repeats
+from app.runs.figures import RepeatFigures, Repeats
 from app.runs.metrics import wilson
 
 
@@ -43,22 +43,25 @@ class RepeatSums:
         self.shares += share
         self.squares += share * share
 
-    def figures(self) -> Repeats | None:
-        """None when no example has a record. What needs two answers to one question is null when none has them.
+    def figures(self, binary: RepeatSums | None = None) -> Repeats | None:
+        """None when no example has a record; `binary` are the sums of the other reading of the same answers."""
+        if not self.n:
+            return None
+        other = binary.reading() if binary else None
+        return Repeats(**dict(self.reading()), k=self.k, n_examples=self.n, binary=other)
+
+    def reading(self) -> RepeatFigures:
+        """The figures of one example or more. What needs two answers to one question is null when none has them.
 
         The variance of being right, p (1 - p), is split as in a one-way analysis of variance with random effects:
         within an example, unbiased; between examples, what is left of the shares' variance, at least 0.
         """
-        if not self.n:
-            return None
         m = self.answered
         between = None
         if m > 1:
             spread = max(0.0, self.squares - self.shares**2 / m) / (m - 1)
             between = max(0.0, spread - self.noise / m)
-        return Repeats(
-            k=self.k,
-            n_examples=self.n,
+        return RepeatFigures(
             pass_all=self.all_right / self.n,
             pass_all_interval=wilson(self.all_right, self.n),
             pass_any=self.any_right / self.n,

@@ -36,13 +36,14 @@ def derive_report(
     calibration, gaps = _calibration(breakdown, profile, binary=binary)
     clustered = strict.intervals.accuracy_clustered
     whole = Whole(tally, profile, binary, max(1.0, clustered.design_effect) if clustered else 1.0)
+    repeats = breakdown.repeats if breakdown else None
     return EvalReport(
         **{**dict(strict), "undefined": (*strict.undefined, *gaps)},
         failures_by_kind=dict(sorted(kinds.items())),
         binary=_collapsed(tally, profile, breakdown) if binary else None,
         slices=derive_slices(breakdown.slices, whole) if breakdown else (),
         calibration=calibration,
-        repeats=breakdown.repeats if breakdown else None,
+        repeats=repeats if binary or repeats is None else repeats.model_copy(update={"binary": None}),
     )
 
 

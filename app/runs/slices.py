@@ -40,17 +40,18 @@ def derive_slices(paths: Sequence[PathParts[Counts]], whole: Whole) -> tuple[Sli
     """
     shown = [path.most_frequent(_size, MAX_VALUES) for path in paths]
     parts = [counts.tally() for values in shown for _, counts in values]
-    strict = _figures(parts, whole.tally, whole.design_effect)
+    profile = whole.profile
+    strict = _figures(parts, whole.tally, whole.design_effect, [profile.fold(label) for label in profile.labels])
     binary: list[SliceFigures | None] = [None] * len(parts)
-    if whole.binary:
-        collapse = whole.profile.collapse
-        collapsed = [part.collapsed(collapse) for part in parts]
-        binary = list(_figures(collapsed, whole.tally.collapsed(collapse), whole.design_effect))
+    if whole.binary and (rule := profile.binary):
+        collapsed = [part.collapsed(profile.collapse) for part in parts]
+        order = [rule.negative, rule.positive]
+        binary = list(_figures(collapsed, whole.tally.collapsed(profile.collapse), whole.design_effect, order))
     figures = iter(zip(parts, strict, binary, strict=True))
     return tuple(
         Slice(
             path=path.path,
-            values=tuple(_value(key, *next(figures), whole.profile) for key, _ in values),
+            values=tuple(_value(key, *next(figures)) for key, _ in values),
             n_omitted=len(path.values) - len(values),
             n_without=path.n_without,
             reason=path.reason,
@@ -68,32 +69,33 @@ def _size(counts: Counts) -> int:
     return counts.n
 
 
-def _value(
-    key: ValueKey, tally: Tally, strict: SliceFigures, binary: SliceFigures | None, profile: SystemProfile
-) -> SliceValue:
+def _value(key: ValueKey, tally: Tally, strict: SliceFigures, binary: SliceFigures | None) -> SliceValue:
     return SliceValue(
         **dict(strict),
         value=key[1],
         support=tally.n_total,
         n_scored=tally.n_scored,
         n_failed=tally.n_failed,
-        per_label=score(tally, [profile.fold(label) for label in profile.labels]).per_label,
         binary=binary,
     )
 
 
-def _figures(parts: Sequence[Tally], whole: Tally, effect: float) -> list[SliceFigures]:
+def _figures(parts: Sequence[Tally], whole: Tally, effect: float, order: Sequence[str]) -> list[SliceFigures]:
     all_correct, all_scored = correct_of(whole), whole.n_scored
     p_values = [_p_value(correct_of(part), part.n_scored, all_correct, all_scored, effect) for part in parts]
     known = [p for p in p_values if p is not None]
     adjusted = iter(holm(known))
+    overall = all_correct / all_scored if all_scored else 0.0
     return [
-        _one(part, p, None if p is None else next(adjusted), all_correct / all_scored if all_scored else 0.0, effect)
+        _one(part, (p, None if p is None else next(adjusted)), overall, effect, order)
         for part, p in zip(parts, p_values, strict=True)
     ]
 
 
-def _one(part: Tally, p: float | None, adjusted: float | None, overall: float, effect: float) -> SliceFigures:
+def _one(
+    part: Tally, p_values: tuple[float | None, float | None], overall: float, effect: float, order: Sequence[str]
+) -> SliceFigures:
+    p, adjusted = p_values
     correct, n = correct_of(part), part.n_scored
     ends = wilson_of_share(correct / n, n / effect) if n else None
     flagged = adjusted is not None and adjusted < FLAG_ALPHA
@@ -105,6 +107,7 @@ def _one(part: Tally, p: float | None, adjusted: float | None, overall: float, e
         p_value=p,
         p_adjusted=adjusted,
         flag=("worse" if correct / n < overall else "better") if flagged else None,
+        per_label=score(part, order).per_label,
     )
 
 

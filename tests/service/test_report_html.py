@@ -101,7 +101,12 @@ def test_the_page_tells_everything_there_is(page: Page) -> None:
         "Labels collapsed to two",
         "Brier score",
         "/input/currency",
+        "asked 3 times each",
+        "pass^3",
         "Comparison with the baseline",
+        "Difference on each label axis",
+        "Labels collapsed to two: ",
+        "Repeated ids: 1",
         "predicted low",
         "confidence 0.93",
         "timeout: 4",
@@ -219,7 +224,17 @@ def test_hostile_text_stays_in_code() -> None:
 
 def test_markdown_tells_the_same_figures() -> None:
     markdown = render_markdown(a_view())
-    for said in ("**Accuracy 85.0 %**", "75.6–91.2 %", "## Calibration", "## Comparison", "## Provenance", "`timeout`"):
+    for said in (
+        "**Accuracy 85.0 %**",
+        "75.6–91.2 %",
+        "## Calibration",
+        "## Comparison",
+        "## Provenance",
+        "`timeout`",
+        "pass^3",
+        "| axis |",
+        "repeated ids: `twice`",
+    ):
         assert said in markdown
 
 

@@ -118,6 +118,20 @@ def test_a_report_is_cut_along_what_was_predicted() -> None:
 def test_slices_have_both_readings_of_the_labels() -> None:
     (cut,) = report_of([("high", "medium", 0.5, "a")], ["/input/kind"], binary=True).slices
     assert (cut.values[0].accuracy, cut.values[0].binary.accuracy) == (0.0, 1.0)
+    assert [(row.label, row.recall) for row in cut.values[0].per_label] == [("medium", None), ("high", 0.0)]
+    assert [(row.label, row.recall) for row in cut.values[0].binary.per_label] == [("high", 1.0)]
+
+
+def test_repeats_have_both_readings_of_the_labels() -> None:
+    """Medium for high is wrong strictly and right in two labels; a failed repeat is right in neither."""
+    analysis = Analysis(PROFILE, 6, repeats=2)
+    for position, answers in enumerate([("high", "medium"), ("medium", "medium"), ("high", None)]):
+        analysis.add(position, None, [seen("high", label) for label in answers])
+    found = derive_report(analysis.tally(), PROFILE, binary=True, breakdown=analysis.breakdown()).repeats
+    assert (found.pass_all, found.pass_any, found.agreement) == (0.0, pytest.approx(2 / 3), 0.5)
+    assert (found.binary.pass_all, found.binary.pass_any, found.binary.agreement) == (pytest.approx(2 / 3), 1.0, 1.0)
+    strict = derive_report(analysis.tally(), PROFILE, binary=False, breakdown=analysis.breakdown()).repeats
+    assert strict == found.model_copy(update={"binary": None})
 
 
 def test_an_example_without_a_record_is_in_its_part_all_the_same() -> None:
