@@ -14,6 +14,7 @@ from app.api.operation import Answer, Content, Operation, json_response, service
 from app.api.query import Query, ReportPath, Truth, parse_query, path_id
 from app.errors import NotAcceptable, NotFound, Unavailable, Unprocessable
 from app.reports.html import POLICY
+from app.reports.view import ComparedReport
 from app.runs.analysis import MAX_PATHS
 from app.runs.model import EvalReport
 
@@ -48,8 +49,8 @@ class ReportQuery(Query):
             max_length=128,
             pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
             description=(
-                "The id of a run, or the name of a baseline, to compare with. In HTML and Markdown only: as JSON a "
-                "comparison is a resource of its own."
+                "The id of a run, or the name of a baseline, to compare with. In JSON the comparison is the field "
+                "`comparison`, which is left out where there is no baseline."
             ),
         ),
     ] = None
@@ -60,20 +61,33 @@ async def get_report(request: Request) -> Response:
     written = negotiate(request.scope, (JSON, MARKDOWN, HTML))
     query = parse_query(request, ReportQuery)
     run_id, services = path_id(request, "run"), services_of(request)
-    if written == JSON:
-        report = await services.runs.report(
-            run_id, predictions=query.predictions, slices=query.slice, binary=query.binary
+    if written == JSON and query.baseline is None:
+        return _as_json(
+            await services.runs.report(run_id, predictions=query.predictions, slices=query.slice, binary=query.binary)
         )
-        response = json_response(report)
-        response.headers["vary"] = "Accept"
-        return response
     if services.reports is None:
         raise Unavailable("this service writes no reports")
+    if written == JSON and query.baseline is not None:
+        return _as_json(
+            await services.reports.figures(
+                run_id,
+                baseline=query.baseline,
+                predictions=query.predictions,
+                slices=query.slice,
+                binary=query.binary,
+            )
+        )
     text = await services.reports.write(
         run_id, _FORMS[written], slices=query.slice, binary=query.binary, baseline=query.baseline
     )
     # Encoded here: whatever a text may hold, the page must come.
     return Response(text.encode("utf-8", "replace"), 200, _HEADERS, f"{written}; charset=utf-8")
+
+
+def _as_json(report: EvalReport) -> Response:
+    response = json_response(report)
+    response.headers["vary"] = "Accept"
+    return response
 
 
 OPERATIONS = (
@@ -93,7 +107,7 @@ OPERATIONS = (
             200: Answer(
                 "The report",
                 {
-                    JSON: Content(EvalReport),
+                    JSON: Content(ComparedReport),
                     MARKDOWN: Content({"type": "string"}),
                     HTML: Content({"type": "string"}),
                 },

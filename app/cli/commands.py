@@ -266,7 +266,7 @@ def runs_report(
     ] = None,
     output: Annotated[Path | None, Option("--output", "-o", help="Write to a file instead of standard output.")] = None,
     baseline: Annotated[
-        str | None, Option("--baseline", help="A run, or a baseline's name, to compare with (HTML and Markdown).")
+        str | None, Option("--baseline", help="A run, or a baseline's name, to compare with.")
     ] = None,
     slices: Annotated[list[str] | None, Option("--slice", metavar="POINTER", help="Cut along `/input/...`.")] = None,
     server: Server = None,

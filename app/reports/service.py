@@ -11,7 +11,7 @@ from app.reports.html import render_html
 from app.reports.markdown import render_markdown
 from app.reports.paths import LOOKED_AT, MAX_EXAMPLES, choose_paths
 from app.reports.store import CaseStore
-from app.reports.view import FailureCause, ReportView
+from app.reports.view import ComparedReport, FailureCause, ReportView
 from app.runs.contrasts import Comparison
 from app.runs.model import EvalReport, Run
 from app.runs.store import RunStore, StoredRun
@@ -82,6 +82,20 @@ class ReportService:
             made_at=now(),
             made_by=self._version,
         )
+
+    async def figures(
+        self,
+        run_id: str,
+        *,
+        baseline: str,
+        slices: Sequence[str] = (),
+        binary: bool | None = None,
+        predictions: bool = False,
+    ) -> ComparedReport:
+        """The report as values, with its comparison. Raises `NotFound`, `Unprocessable`."""
+        comparison = await self._compare(run_id, baseline, slices)
+        report = await self._runs.report(run_id, predictions=predictions, slices=slices, binary=binary)
+        return ComparedReport.model_construct(**dict(report), comparison=comparison)
 
     async def _choose(self, run: StoredRun) -> Sequence[str]:
         if run.n_total > MAX_EXAMPLES:

@@ -50,6 +50,12 @@ class FailureCause:
     cases: tuple[Case, ...]
 
 
+class ComparedReport(EvalReport):
+    """The figures of a run; with a baseline also how they compare with its."""
+
+    comparison: Comparison | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class ReportView:
     """Everything on the page. `worst` are the gravest of `n_wrong` wrong predictions.
