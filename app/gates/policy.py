@@ -110,9 +110,14 @@ class Regression(Rule):
     def _one_part(self) -> Regression:
         if sum(part is not None for part in (self.label, self.slice, self.axis)) > 1:
             raise ValueError("a regression takes one of label, slice and axis")
-        if self.labels == "binary" and (self.label or self.slice or self.axis):
+        if self.labels == "binary" and self.of_part:
             raise ValueError("labels: only the whole is compared in binary labels")
         return self
+
+    @property
+    def of_part(self) -> bool:
+        """Whether it holds a part of the examples and not the whole."""
+        return any(part is not None for part in (self.label, self.slice, self.axis))
 
 
 class Policy(Value):
@@ -136,6 +141,10 @@ class Policy(Value):
     def _asks_something(self) -> Policy:
         if not (self.floors or self.regressions or self.min_judge_coverage is not None):
             raise ValueError("a policy needs at least one of [[floors]], [[regressions]] and min_judge_coverage")
+        if self.labels == "binary" and any(rule.of_part and rule.labels is None for rule in self.regressions):
+            raise ValueError(
+                'labels = "binary" is for the whole: a regression of one label, slice or axis needs labels = "strict"'
+            )
         names = [rule.name for rule in (*self.floors, *self.regressions) if rule.name is not None]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"two rules are called {twice[0]!r}")

@@ -27,6 +27,7 @@ def render_junit(verdict: JsonObject) -> str:
         "failures": str(kinds.count("failure")),
         "errors": str(kinds.count("error")),
         "skipped": "0",
+        "time": "0",
     }
     root = ET.Element("testsuites", {"name": "arbiter-l8 gate", **counts})
     name = clean(f"gate on run {verdict['run_id']}")
@@ -46,7 +47,8 @@ def clean(value: Any) -> str:
 
 
 def _case(suite: ET.Element, rule: JsonObject) -> None:
-    case = ET.SubElement(suite, "testcase", {"name": clean(rule["name"]), "classname": clean(f"gate.{rule['metric']}")})
+    names = {"name": clean(rule["name"]), "classname": clean(f"gate.{rule['metric']}"), "time": "0"}
+    case = ET.SubElement(suite, "testcase", names)
     details = "\n".join(f"{key}: {clean(rule[key])}" for key in sorted(rule) if rule[key] is not None)
     element = _ELEMENTS.get(rule["status"])
     if element is not None:

@@ -57,6 +57,8 @@ def test_what_is_left_out_is_strict() -> None:
         ("[[regressions]]\ntolerated = -0.1\n", ["line 2", "regressions.0.tolerated"]),
         ("[[regressions]]\nlabel = 'a'\naxis = 'b'\n", ["line 1", "one of"]),
         ("[[regressions]]\nlabel = 'a'\nlabels = 'binary'\n", ["line 1", "binary"]),
+        ("labels = 'binary'\n[[regressions]]\nlabel = 'a'\n", ["binary", 'needs labels = "strict"']),
+        ("labels = 'binary'\n[[regressions]]\naxis = 'a'\n", ["binary", 'needs labels = "strict"']),
         (FLOOR + "name = 'a'\n" + FLOOR + "name = 'a'\n", ["'a'"]),
         ("baseline = '../x'\n" + FLOOR, ["line 1", "baseline"]),
         (FLOOR * (MAX_RULES + 1), ["floors"]),
@@ -68,6 +70,11 @@ def test_a_bad_policy_is_refused_by_line_and_key(text, said) -> None:
     told = refused.value.detail + " ".join(error.message for error in refused.value.errors)
     for word in said:
         assert word in told
+
+
+def test_a_policy_in_two_labels_may_hold_parts_strictly_when_it_says_so() -> None:
+    text = "labels = 'binary'\n[[regressions]]\n[[regressions]]\nlabel = 'a'\nlabels = 'strict'\n"
+    assert [rule.labels for rule in parse_policy(text).regressions] == [None, "strict"]
 
 
 @given(st.text(max_size=200))

@@ -48,6 +48,31 @@ def test_junit_counts_blocks_as_failures_and_doubt_as_errors() -> None:
     assert properties["verdict"] == "BLOCK"
 
 
+SCHEMA = {
+    "testsuites": ({"name", "tests", "failures", "errors", "skipped", "time"}, {"testsuite"}),
+    "testsuite": ({"name", "tests", "failures", "errors", "skipped", "time", "timestamp"}, {"properties", "testcase"}),
+    "properties": (set(), {"property"}),
+    "property": ({"name", "value"}, set()),
+    "testcase": ({"name", "classname", "time"}, {"failure", "error", "system-out"}),
+    "failure": ({"type", "message"}, set()),
+    "error": ({"type", "message"}, set()),
+    "system-out": (set(), set()),
+}
+"""Of each element the attributes that it has and the elements that may stand in it, as readers of JUnit's XML ask."""
+
+
+def test_junit_has_the_elements_and_attributes_that_its_readers_ask_for() -> None:
+    root = ET.fromstring(render_junit(decision_json(a_verdict())))  # noqa: S314 - our own text
+    assert root.tag == "testsuites"
+    for element in root.iter():
+        attributes, children = SCHEMA[element.tag]
+        assert set(element.attrib) == attributes
+        assert {child.tag for child in element} <= children
+        for name in {"tests", "failures", "errors", "skipped", "time"} & attributes:
+            assert float(element.attrib[name]) >= 0
+    assert next(child.tag for child in root.find("testsuite")) == "properties"
+
+
 @settings(deadline=None)
 @given(HOSTILE, HOSTILE, HOSTILE)
 def test_junit_is_well_formed_whatever_the_text(name: str, label: str, reason: str) -> None:
