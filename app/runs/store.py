@@ -182,14 +182,25 @@ class RunStore:
         return (run.no, rows[0].priority) in [(row.run_no, row.priority) for row in rows] if rows else False
 
     async def retry(self, run: StoredRun, executor: str | None) -> bool:
-        """Begin a new attempt of a run that has ended, as it was read; False = somebody was quicker."""
+        """Begin a new attempt of a run that has ended, as it was read; False = somebody was quicker.
+
+        Chunks of earlier attempts go: who still holds one writes nothing more, or an example could be scored twice.
+        """
         change = (
             update(runs)
             .where(runs.c.run_id == run.run_id, runs.c.attempts == run.attempts, runs.c.status == run.status.value)
             .values(status=RunStatus.QUEUED.value, executor=executor, attempts=run.attempts + 1, generation=0)
             .values(failure=None, started_at=None, finished_at=None)
         )
-        return await self._database.write(lambda conn: conn.execute(change).rowcount > 0)
+        forget = delete(run_chunks).where(run_chunks.c.run_no == run.no, run_chunks.c.attempt <= run.attempts)
+
+        def work(conn: Connection) -> bool:
+            moved = conn.execute(change).rowcount > 0
+            if moved:
+                conn.execute(forget)
+            return moved
+
+        return await self._database.write(work)
 
     async def hand_over(self, run: StoredRun, executor: str | None, to: RunStatus) -> bool:
         """Give the run, as it was read, to `executor` as a new workflow; False = somebody was quicker."""
