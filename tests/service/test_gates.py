@@ -143,9 +143,10 @@ async def test_the_judges_coverage_is_read_from_the_records(world: World, http: 
 
 
 @pytest.mark.anyio
-async def test_a_failed_run_never_becomes_a_baseline(world: World, http: httpx.AsyncClient) -> None:
+@pytest.mark.parametrize("scored", [0, 10], ids=["nothing scored", "some scored"])
+async def test_a_failed_run_never_becomes_a_baseline(world: World, http: httpx.AsyncClient, scored: int) -> None:
     """Neither by name nor for one comparison of a gate."""
-    failed = await world.run([example(f"e{n}", "low", None) for n in range(30)])
+    failed = await world.run([example(f"e{n}", "low", "low" if n < scored else None) for n in range(30)])
     assert (await world.runs.get(failed)).status is not RunStatus.SUCCEEDED
     response = await http.put("/baselines/main", json={"run_id": failed})
     assert (response.status_code, response.json()["type"]) == (409, "/problems/conflict")

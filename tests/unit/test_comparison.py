@@ -160,6 +160,14 @@ def test_label_axes_are_compared_axis_by_axis() -> None:
     assert compare(one, SIDE, SIDE).strict.both_right == 12
 
 
+def test_an_axis_on_which_the_truth_was_changed_is_not_compared() -> None:
+    """As with the label itself; an axis that only one run knows makes no pair either."""
+    one = Pairing(PLAIN, PLAIN)
+    after = answers("a", "a", risk=("low", "low"), kind=("x", "x"), new=("y", "y"))
+    one.add("e1", None, after, answers("a", "a", risk=("high", "low"), kind=("x", "x")))
+    assert [(row.axis, row.n) for row in compare(one, SIDE, SIDE).axes] == [("kind", 1)]
+
+
 def test_axes_are_bounded() -> None:
     one = Pairing(PLAIN, PLAIN)
     side = answers("a", "a", **{f"axis{n}": ("x", "x") for n in range(100)})

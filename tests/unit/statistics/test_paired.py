@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,6 +34,12 @@ def test_the_exact_test_is_the_two_sided_binomial_test_at_one_half(corrected: in
         return
     expected = binomtest(corrected, corrected + broke, 0.5).pvalue
     assert mcnemar(corrected, broke).exact == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(("corrected", "broke", "mid"), [(1, 7, 0.0391), (8, 22, 0.0107), (5, 5, 0.8770), (0, 0, 1.0)])
+def test_mid_p_takes_half_of_what_was_observed_off_each_side(corrected: int, broke: int, mid: float) -> None:
+    """The first is Fagerland's published example (2013)."""
+    assert mcnemar(corrected, broke).mid == pytest.approx(mid, abs=5e-5)
 
 
 @given(counts, counts)
@@ -68,6 +75,15 @@ def test_the_detectable_difference_and_the_size_needed_are_each_others_inverse()
     needed = pairs_needed(difference, 0.1)
     assert needed is not None
     assert abs(needed - 1_000) <= 1
+
+
+def test_the_size_needed_is_connors_and_finds_the_difference_in_80_of_100_cases() -> None:
+    """312 pairs for 0.05 where a tenth changes: by hand from the formula, and by drawing such tables."""
+    assert pairs_needed(0.05, 0.1) == 312
+    assert minimum_detectable_difference(312, 0.1) == pytest.approx(0.05, abs=5e-5)
+    draws = np.random.default_rng(11).multinomial(312, [0.075, 0.025, 0.9], size=4_000)
+    found = np.abs(draws[:, 0] - draws[:, 1]) >= 1.959964 * np.sqrt(draws[:, 0] + draws[:, 1])
+    assert found.mean() == pytest.approx(0.8, abs=0.03)
 
 
 @pytest.mark.parametrize(("n", "share"), [(0, 0.1), (100, 0.0), (4, 0.5)])
