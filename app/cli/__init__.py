@@ -11,9 +11,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments and arguments[0].startswith("--") and arguments[0] not in {"--help", "--version"}:
         arguments = ["score", *arguments]
-    from app.cli.commands import cli
+    try:
+        from app.cli.commands import cli
 
-    cli(arguments, prog_name="arbiter-l8")
+        cli(arguments, prog_name="arbiter-l8")
+    except KeyboardInterrupt:  # while it was starting
+        from app.cli.exits import INTERRUPTED
+
+        sys.exit(INTERRUPTED)
 
 
 if __name__ == "__main__":

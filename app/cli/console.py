@@ -10,13 +10,13 @@ from rich import markup
 from rich.console import Console
 from rich.table import Table
 
+from app.cli.exits import FAILED
+
 PIPED_WIDTH = 160
 """Columns of output that no terminal limits."""
 
 out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else PIPED_WIDTH)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
-
-OK, FAILED, USAGE = 0, 1, 2
 
 
 def escape(text: str) -> str:

@@ -11,14 +11,11 @@ from rich.table import Table
 
 from app.cli.client import get, segment, service
 from app.cli.console import escape, out, share, write_text
-from app.critic.replay import replay
-from app.critic.rows import AuditError
+from app.cli.exits import answer
 from app.settings import Settings
 from layers.errors import ConfigurationError
 from layers.model import JsonObject
 
-EXITS = {"ADOPT": 0, "DECLINE": 1, "INCONCLUSIVE": 2}
-COULD_NOT_RUN = 3
 _STYLES = {"ADOPT": "green", "DECLINE": "red", "INCONCLUSIVE": "yellow"}
 
 
@@ -40,6 +37,9 @@ async def report(
 
 async def replayed(_: Settings, trail: Path, *, control: Path | None, baseline: Path | None, as_json: bool) -> int:
     """Print the report that audit trails tell; the exit code of its outcome."""
+    from app.critic.replay import replay
+    from app.critic.rows import AuditError
+
     with ExitStack() as files:
 
         def lines(path: Path | None) -> BinaryIO | None:
@@ -59,7 +59,7 @@ def show(report: JsonObject, *, as_json: bool) -> int:
     outcome = report["outcome"]
     if as_json:
         write_text(json.dumps(report, indent=2))
-        return EXITS.get(outcome, COULD_NOT_RUN)
+        return answer(outcome)
     out.print(f"outcome: {outcome}", style=_STYLES.get(outcome))
     for reason in report["reasons"]:
         out.print(f"  {escape(reason)}")
@@ -70,7 +70,7 @@ def show(report: JsonObject, *, as_json: bool) -> int:
         out.print(_effects("axis", report["control"]["axes"]))
     if report["clusters"]:
         out.print(_clusters(report["clusters"]))
-    return EXITS.get(outcome, COULD_NOT_RUN)
+    return answer(outcome)
 
 
 def _numbers(report: JsonObject) -> None:

@@ -8,14 +8,18 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from app.cli.gate_commands import AsJson, GateCommand, Key, Run, Server
+from app.cli.exits import JudgingCommand, JudgingGroup
+from app.cli.options import AsJson, Key, Run, Server
 
 critic_app = typer.Typer(
-    help="Look at what a critic did to a classifier's labels.", no_args_is_help=True, rich_markup_mode=None
+    cls=JudgingGroup,
+    help="Look at what a critic did to a classifier's labels.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 
-@critic_app.command(cls=GateCommand)
+@critic_app.command(cls=JudgingCommand)
 def report(
     run: Run,
     control: Annotated[
@@ -42,7 +46,7 @@ def report(
     )
 
 
-@critic_app.command(cls=GateCommand)
+@critic_app.command(cls=JudgingCommand)
 def replay(
     trail: Annotated[
         Path, Argument(metavar="FILE", help="A run's audit trail, as GET /runs/{id}/critic/audit gave it.")

@@ -14,18 +14,14 @@ from rich.table import Table
 
 from app.cli.client import RequestFailed, get, no_answer, post, segment, service
 from app.cli.console import err, escape, fail, out, write_text
+from app.cli.exits import COULD_NOT_RUN, INTERRUPTED, answer
 from app.cli.progress import ENDED, watch
 from app.errors import ServiceError
 from app.gates.render_junit import render_junit
 from app.gates.render_markdown import chance, number, probability, render_markdown
-from app.runs.statistics.sequential import EProcess
 from app.settings import Settings, load_settings
 from layers.errors import ConfigurationError
 from layers.model import JsonObject
-
-COULD_NOT_RUN = 3
-EXITS = {"PASS": 0, "WARN": 0, "BLOCK": 1, "INCONCLUSIVE": 2, "MISSING": 2}
-"""Exit codes of verdicts; anything that is none is `COULD_NOT_RUN`."""
 
 LOOK_EVERY_S = 1.0
 _STYLES = {"PASS": "green", "WARN": "yellow", "BLOCK": "red"}
@@ -37,7 +33,7 @@ def judged(work: Callable[[Settings], Awaitable[int]]) -> NoReturn:
         settings = load_settings()
         code = anyio.run(work, settings)
     except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+        raise typer.Exit(INTERRUPTED) from None
     except Exception as exc:  # a crash must not look like a block
         first = exc
         while isinstance(first, ExceptionGroup):
@@ -85,7 +81,7 @@ async def gate(  # noqa: PLR0913 - one parameter per option
         if wait:
             await _wait(client, run_id, live=server is not None, timeout=timeout)
         verdict = await post(client, f"/runs/{segment(run_id)}/gate", json=body)
-    code = EXITS.get(verdict["verdict"], COULD_NOT_RUN)
+    code = answer(verdict["verdict"])
     renderers: dict[str, Callable[[JsonObject], str]] = {"junit": render_junit, "markdown": render_markdown}
     for form, path in files.items():
         _write(path, renderers[form](verdict))
@@ -183,6 +179,8 @@ async def compare(  # noqa: PLR0913 - one parameter per option
 
 async def _watch(client: httpx.AsyncClient, run_id: str, params: dict[str, Any], made: JsonObject) -> JsonObject:
     """Every look counts: the largest e-value of all of them decides, and a decision stays."""
+    from app.runs.statistics.sequential import EProcess
+
     process = EProcess()
     while True:
         seen = made["sequential"]

@@ -3,35 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer import Argument, Option
-from typer.core import TyperCommand
+from typer import Option
+
+from app.cli.exits import COULD_NOT_RUN, JudgingCommand
+from app.cli.options import AsJson, Key, Run, Server
 
 if TYPE_CHECKING:
     from app.settings import Settings
-
-USAGE, COULD_NOT_RUN = 2, 3
-
-Server = Annotated[
-    str | None, Option("--server", metavar="URL", help="A running service; without it the local store is used.")
-]
-Key = Annotated[str | None, Option("--key", envvar="ARBITER_KEY", help="API key for --server.", show_envvar=True)]
-AsJson = Annotated[bool, Option("--json", help="Print JSON instead of text.")]
-Run = Annotated[str, Argument(metavar="RUN", help="The run's id.")]
-
-
-class GateCommand(TyperCommand):
-    """A command whose usage errors can't be taken for a verdict: they exit with 3."""
-
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        try:
-            return super().make_context(info_name, args, parent, **extra)
-        except Exception as exc:
-            if getattr(exc, "exit_code", None) == USAGE:
-                setattr(exc, "exit_code", COULD_NOT_RUN)  # noqa: B010 - a class variable of a class that is not ours
-            raise
 
 
 def gate(  # noqa: PLR0913, PLR0917 - one parameter per option
@@ -134,5 +115,5 @@ def compare(
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the program."""
-    app.command(cls=GateCommand)(gate)
-    app.command(cls=GateCommand)(compare)
+    app.command(cls=JudgingCommand)(gate)
+    app.command(cls=JudgingCommand)(compare)

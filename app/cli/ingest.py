@@ -9,7 +9,8 @@ from typing import Any
 import httpx
 
 from app.cli.client import RequestFailed, named, no_answer, post, service
-from app.cli.console import FAILED, USAGE, err, fail, out
+from app.cli.console import err, fail, out
+from app.cli.exits import FAILED, USAGE
 from app.errors import ServiceError
 from app.index.chunks import chunk_markdown, domain_of
 from app.index.files import read_documents, read_verdicts

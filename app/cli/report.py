@@ -9,7 +9,8 @@ from typing import Any
 import httpx
 
 from app.cli.client import RequestFailed, get, segment
-from app.cli.console import FAILED, USAGE, fail
+from app.cli.console import fail
+from app.cli.exits import FAILED, USAGE
 
 MEDIA_TYPES = {"html": "text/html", "markdown": "text/markdown", "json": "application/json"}
 _FORMATS = {".html": "html", ".htm": "html", ".md": "markdown", ".markdown": "markdown", ".json": "json"}

@@ -9,7 +9,8 @@ from typing import Any
 import httpx
 
 from app.cli.client import RequestFailed, get, named, no_answer, post, service
-from app.cli.console import FAILED, USAGE, fail, out, report_tables, write_text
+from app.cli.console import fail, out, report_tables, write_text
+from app.cli.exits import FAILED, USAGE
 from app.cli.progress import watch
 from app.settings import Settings
 

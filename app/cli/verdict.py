@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import anyio
 import httpx
@@ -14,17 +14,16 @@ import typer
 
 from app.cli.client import RequestFailed, get, no_answer, post, segment, service
 from app.cli.console import err, fail, write_text
+from app.cli.exits import COULD_NOT_RUN, INTERRUPTED, NO, OK, UNDECIDED, answer
 from app.cli.gate import printable
 from app.errors import Conflict, NotFound, ServiceError
-from app.services import Services
 from app.settings import Settings, load_settings
-from app.verdicts.config import LoadedConfig, load_config
 from layers.errors import ConfigurationError
-from layers.model import JsonObject
 
-ACCEPT, BLOCK, INCONCLUSIVE, COULD_NOT_RUN = 0, 1, 2, 3
-EXITS = {"accept": ACCEPT, "block": BLOCK}
-"""Exit codes of verdicts; anything that is none is `COULD_NOT_RUN`."""
+if TYPE_CHECKING:
+    from app.services import Services
+    from app.verdicts.config import LoadedConfig
+    from layers.model import JsonObject
 
 SERVER_TIMEOUT_S = 3_600.0
 
@@ -40,17 +39,17 @@ def judged(
     try:
         verdict = anyio.run(_given, load_settings(), config, artifact, server, key, folder)
         write_text(json.dumps(verdict, ensure_ascii=True))
-        code = EXITS.get(verdict["verdict"], COULD_NOT_RUN)
+        code = answer(verdict["verdict"])
         if until:
             _tell(verdict)
     except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+        raise typer.Exit(INTERRUPTED) from None
     except Exception as exc:  # a crash must not look like a block
         first = _first(exc)
         if not (until and _not_yet(first)):
             fail(str(first) if isinstance(first, _EXPECTED) else f"{type(first).__name__}: {first}", COULD_NOT_RUN)
         write_text(json.dumps(nothing_yet(artifact, str(first))))
-        code = BLOCK
+        code = NO
     raise typer.Exit(code)
 
 
@@ -103,6 +102,8 @@ async def _given(
         return await ask(settings, server, key, artifact)
     if config is None:
         raise ConfigurationError("say what to judge by: --config arbiter.toml")
+    from app.verdicts.config import load_config
+
     loaded = load_config(config)
     async with local(settings) as services:
         return await give(services, loaded, artifact, folder)
@@ -164,9 +165,9 @@ async def after_gate(
     `escalate`: where the gate could not tell (2) for the second time about the same artifact, the verdict decides.
     `until`: where the gate passed (0), the verdict has the last word, so that 0 means that the work is done.
     """
-    if until and gate_code == ACCEPT:
+    if until and gate_code == OK:
         return await _verdict_code(settings, run_id, config, server, key)
-    if escalate and gate_code == INCONCLUSIVE:
+    if escalate and gate_code == UNDECIDED:
         state = await _state(settings, run_id, server, key)
         if state["inconclusive_gates"] >= 2:
             return await _verdict_code(settings, run_id, config, server, key)
@@ -186,4 +187,4 @@ async def _verdict_code(
     verdict = await _given(settings, config, run_id, server, key, Path.cwd())
     err.print(f"arbiter: {verdict['verdict']}")
     _tell(verdict)
-    return EXITS.get(verdict["verdict"], COULD_NOT_RUN)
+    return answer(verdict["verdict"])

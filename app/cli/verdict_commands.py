@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from app.cli.gate_commands import GateCommand, Key
+from app.cli.exits import JudgingCommand
+from app.cli.options import Key
 
 
 def verdict(
@@ -51,4 +52,4 @@ def verdict(
 
 def register(app: typer.Typer) -> None:
     """Add the command to the program."""
-    app.command(cls=GateCommand)(verdict)
+    app.command(cls=JudgingCommand)(verdict)

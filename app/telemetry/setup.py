@@ -8,7 +8,6 @@ import time
 import uuid
 from collections.abc import Callable
 from contextvars import ContextVar
-from importlib.metadata import PackageNotFoundError, version
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -23,6 +22,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from app.settings import TelemetrySettings
 from app.telemetry.histogram import Histograms
+from app.version import service_version
 
 EXPORT_TIMEOUT_S = 2.0
 METRIC_INTERVAL_MS = 15_000
@@ -116,14 +116,6 @@ def _in_background(work: Callable[[], object]) -> threading.Thread:
     thread = threading.Thread(target=work, name="telemetry-shutdown", daemon=True)
     thread.start()
     return thread
-
-
-def service_version() -> str:
-    """The installed version of this package."""
-    try:
-        return version("arbiter-l8")
-    except PackageNotFoundError:
-        return "0.0.0"
 
 
 class _Seldom(logging.Handler):

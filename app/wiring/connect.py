@@ -43,8 +43,9 @@ from app.telemetry.metrics import Metrics
 from app.telemetry.middleware import HttpTelemetry
 from app.telemetry.model_calls import ModelCallTelemetry
 from app.telemetry.runs import RunTelemetry
-from app.telemetry.setup import Telemetry, service_version
+from app.telemetry.setup import Telemetry
 from app.verdicts.binding import Bindings
+from app.version import service_version
 from app.wiring.adjudication import claim_check, connect_adjudication
 from app.wiring.critic import classifier_systems
 from app.wiring.hooks import show_breakers, telemetry_hooks
