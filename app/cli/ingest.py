@@ -39,7 +39,8 @@ async def ingest(settings: Settings, path: Path, namespace: str | None, *, serve
     except httpx.HTTPError as exc:
         fail(no_answer(exc, named(server or "")), FAILED)
     now = done["namespace"]
-    out.print(f"{name}: {now['entries']} entries of {now['dimension']} dimensions, embedded by {now['embedder']}")
+    entries = "1 entry" if now["entries"] == 1 else f"{now['entries']} entries"
+    out.print(f"{name}: {entries} of {now['dimension']} dimensions, embedded by {now['embedder']}")
     return 0
 
 

@@ -45,7 +45,7 @@ async def erase(
     """
     names = tuple(sorted(set(stages)))
     done = await database.write(lambda conn: _erase(conn, ledger, evaluation_id, names, revision))
-    logger.info("erased %s of evaluation %s: %d stages", ", ".join(names), evaluation_id, done.n_erased)
+    logger.info("erased %s of evaluation %s; stages: %d", ", ".join(names), evaluation_id, done.n_erased)
     return done
 
 

@@ -66,7 +66,7 @@ class LogService:
         (own,) = (entry for entry in known if entry.key_id == key.key_id)
         earlier = tuple(entry for entry in known if entry.key_id != key.key_id)
         if earlier:
-            logger.warning("the log has been signed with %d other key(s) than the one in %s", len(earlier), key_file)
+            logger.warning("keys other than the one in %s that signed the log before: %d", key_file, len(earlier))
         return cls(database, key, LogKeys(**own.model_dump(), earlier=earlier), now)
 
     # --- in the writer's thread ---------------------------------------------------------------------------------------

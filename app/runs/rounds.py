@@ -136,7 +136,7 @@ class Rounds:
             for name in names:
                 await self._keys.drop_unsettled(name)
             await self._fleet.forget(names)
-            logger.warning("%d processes fell silent; %d chunks of theirs are free again", len(names), freed)
+            logger.warning("silent processes: %d; chunks freed: %d", len(names), freed)
 
     async def _look(self) -> None:
         unfinished = await self._runs.unfinished()

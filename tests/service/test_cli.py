@@ -156,7 +156,7 @@ def test_policies_are_ingested_into_the_local_index(cli: Cli, tmp_path: Path) ->
     (tmp_path / "aml_bsa.md").write_text("# AML-BSA-001\n\nReport cash over 10,000 USD under 31 U.S.C. § 5324.\n")
     done = cli("ingest", tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("policies: 1 entries")
+    assert done.stdout.startswith("policies: 1 entry of ")
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Several processes on one PostgreSQL share runs, rescue each other's work, and keep each other from doing harm."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator
 
 import anyio
@@ -155,7 +156,9 @@ class Frozen(Scripted):
         return prediction("low", id=example.id)
 
 
-async def test_a_silent_process_loses_its_chunks_and_can_do_no_harm(shared: tuple[Database, Database]) -> None:
+async def test_a_silent_process_loses_its_chunks_and_can_do_no_harm(
+    shared: tuple[Database, Database], caplog: pytest.LogCaptureFixture
+) -> None:
     """After its lease another asks what it had not recorded; its late answers are refused, and it asks no more."""
     frozen, living = Frozen(free=5), Scripted()
     async with run_service(shared[0], frozen, HASTY, "frozen") as slow:
@@ -171,6 +174,7 @@ async def test_a_silent_process_loses_its_chunks_and_can_do_no_harm(shared: tupl
             await anyio.sleep(0.1)
             assert await attempts_of(shared[1]) == before
             low = (await other.records(run_id, RecordFilters(scored_label="low"))).items
+    assert any(re.fullmatch(r"silent processes: 1; chunks freed: [1-9]", line) for line in caplog.messages)
     assert len(before) == 40
     assert len(low) == 40 - living.asked.total() <= 5
     assert frozen.asked.total() == asked, "it asked on about a chunk that it had lost"
