@@ -6,13 +6,13 @@ anybody. The result, with the contracts and the policy in force, is one stage of
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from layers import claim_reading as cr
 from layers.contracts import Contracts
 from layers.model import JsonObject
-from layers.preflight_detectors import DETECTORS, Concern, Subject
-from layers.quantifiers import Demand, Quantifier, demand_of, find_quantifiers, strength, words
+from layers.preflight_detectors import DETECTORS, Concern, Sentence, Subject
+from layers.quantifiers import Demand, demand_of, strength
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,15 @@ class Strength:
     phrase: str | None
     demand: Demand
     refused: bool
+
+    def as_json(self) -> JsonObject:
+        return {
+            "text": self.text,
+            "step": self.step,
+            "phrase": self.phrase,
+            "demand": self.demand.value,
+            "refused": self.refused,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +67,8 @@ class Preflight:
         return {
             "status": self.status,
             "question": self.question,
-            "concerns": [asdict(concern) for concern in self.concerns],
-            "sentences": [asdict(sentence) for sentence in self.sentences],
+            "concerns": [concern.as_json() for concern in self.concerns],
+            "sentences": [sentence.as_json() for sentence in self.sentences],
             "cut": self.cut,
             **self.contracts.as_json(),
         }
@@ -72,17 +81,16 @@ def preflight(subject: Subject, contracts: Contracts) -> Preflight:
     return Preflight(
         question=f"Is {subject.prediction.label!r} the right label for this item?",
         concerns=tuple(concerns),
-        sentences=tuple(_strength(sentence, subject) for sentence in subject.sentences[:limit]),
+        sentences=tuple(_strength(sentence, subject) for sentence in subject.spoken),
         contracts=contracts,
         cut=len(subject.sentences) > limit or len(subject.narrative) > subject.policy.max_characters,
     )
 
 
-def _strength(sentence: str, subject: Subject) -> Strength:
-    spoken = words(sentence)
-    found: list[Quantifier] = list(find_quantifiers(spoken))
+def _strength(sentence: Sentence, subject: Subject) -> Strength:
+    found = sentence.quantifiers
     step = strength(found)
     demand = demand_of(step)
     strongest = max(found, key=lambda quantifier: quantifier.step, default=None)
-    refused = demand is Demand.EXHAUSTIVE and not subject.touches(cr.content_words(spoken))
-    return Strength(sentence[:200], step, None if strongest is None else strongest.phrase, demand, refused)
+    refused = demand is Demand.EXHAUSTIVE and not subject.touches(cr.content_words(sentence.words))
+    return Strength(sentence.text[:200], step, None if strongest is None else strongest.phrase, demand, refused)

@@ -8,15 +8,16 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from itertools import combinations, islice
+from typing import NamedTuple
 
 from layers import claim_reading as cr
 from layers.claim_checks import Case
 from layers.claim_contradictions import contradicted
 from layers.contracts import PreflightPolicy
 from layers.json_pointer import resolve
-from layers.model import EvalPrediction, Evidence, EvidenceRole
+from layers.model import EvalPrediction, Evidence, EvidenceRole, JsonObject
 from layers.profile import SystemProfile
-from layers.quantifiers import find_quantifiers, words
+from layers.quantifiers import Quantifier, find_quantifiers, words
 
 _LONGEST = 2_000
 
@@ -55,6 +56,23 @@ class Concern:
     readings: tuple[tuple[Reading, str], ...] = ()
     """For an ambiguous word: each way to read it, with the pointer of the field (empty for a label)."""
 
+    def as_json(self) -> JsonObject:
+        return {
+            "detector": self.detector.value,
+            "reason": self.reason,
+            "refuses": self.refuses,
+            "evidence_ids": list(self.evidence_ids),
+            "readings": [[reading.value, pointer] for reading, pointer in self.readings],
+        }
+
+
+class Sentence(NamedTuple):
+    """A sentence of the narrative, its words, and the quantifiers among them."""
+
+    text: str
+    words: list[str]
+    quantifiers: tuple[Quantifier, ...]
+
 
 @dataclass(frozen=True)
 class Subject:
@@ -77,6 +95,17 @@ class Subject:
         """The narrative's sentences, one more than the policy looks at if there are more."""
         parts = (part.strip() for part in _SENTENCE.split(self.narrative[: self.policy.max_characters]))
         return tuple(islice((part for part in parts if part), self.policy.max_sentences + 1))
+
+    @cached_property
+    def spoken(self) -> tuple[Sentence, ...]:
+        """The sentences that are looked at, read."""
+        read = ((text, words(text)) for text in self.sentences[: self.policy.max_sentences])
+        return tuple(Sentence(text, spoken, tuple(find_quantifiers(spoken))) for text, spoken in read)
+
+    @cached_property
+    def narrative_words(self) -> list[str]:
+        """The words of as much of the narrative as is looked at."""
+        return words(self.narrative[: self.policy.max_characters])
 
     @cached_property
     def others(self) -> tuple[Evidence, ...]:
@@ -117,8 +146,8 @@ def false_premise(subject: Subject) -> Iterator[Concern]:
 
 def _fields_say_otherwise(subject: Subject) -> Iterator[Concern]:
     fields = cr.index_fields(subject.others)
-    for sentence in subject.sentences[: subject.policy.max_sentences]:
-        if len(sentence) > _LONGEST or not cr.named_fields(words(sentence), fields):
+    for sentence, spoken, _ in subject.spoken:
+        if len(sentence) > _LONGEST or not cr.named_fields(spoken, fields):
             continue
         claim = cr.read_claim(sentence, labels=subject.labels, fields=fields, providers=frozenset())
         case = Case(claim, (), subject.others, frozenset(), subject.labels, fields, {})
@@ -135,13 +164,12 @@ def contradictory(subject: Subject) -> Iterator[Concern]:
     if isinstance(written, str) and profile.fold(written) != profile.fold(label):
         ids = tuple(p.id for p in subject.evidence if p.pointer == profile.label_pointer)
         yield Concern(Detector.CONTRADICTORY, f"the payload's own label is {written[:80]!r}, not {label!r}", False, ids)
-    read = [words(sentence) for sentence in subject.sentences[: subject.policy.max_sentences]]
-    spoken = {word for sentence in read for word in sentence}
+    spoken = {word for sentence in subject.spoken for word in sentence.words}
     named = [known for known in subject.labels if known in spoken]
     if named and label.casefold() not in named:
         yield Concern(Detector.CONTRADICTORY, f"the narrative speaks of {', '.join(named)}, the label is {label!r}")
-    strict = [(sentence, [q for q in find_quantifiers(sentence) if q.step == 10]) for sentence in read]
-    absolute = [(set(cr.content_words(s)), {q.negative for q in found}) for s, found in strict if found]
+    strict = [(sentence.words, [q for q in sentence.quantifiers if q.step == 10]) for sentence in subject.spoken]
+    absolute = [(set(cr.content_words(said)), {q.negative for q in found}) for said, found in strict if found]
     for (first, first_denies), (second, second_denies) in islice(combinations(absolute, 2), 200):
         if first_denies != second_denies and len(first & second) >= 2:
             yield Concern(
@@ -175,14 +203,14 @@ def out_of_corpus(subject: Subject) -> Iterator[Concern]:
     if not subject.evidence:
         yield Concern(Detector.OUT_OF_CORPUS, "there is no evidence that a claim could point to", refuses=True)
     elif subject.narrative and subject.others:
-        carrying = cr.content_words(words(subject.narrative[: subject.policy.max_characters]))
+        carrying = cr.content_words(subject.narrative_words)
         if carrying and not subject.touches(carrying):
             yield Concern(Detector.OUT_OF_CORPUS, "the narrative shares no word with anything else on the map")
 
 
 def frame_ambiguous(subject: Subject) -> Iterator[Concern]:
     """A label word in play is also the name or the value of another field of the item."""
-    spoken = set(words(subject.narrative[: subject.policy.max_characters]))
+    spoken = set(subject.narrative_words)
     own = subject.prediction.label.casefold()
     for label in dict.fromkeys((own, *(known for known in subject.labels if known in spoken))):
         readings: list[tuple[Reading, str]] = [(Reading.LABEL, "")]
