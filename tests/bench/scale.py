@@ -57,6 +57,7 @@ def _recorded() -> list[Row]:
             bare = _bare(folder / "bench.db", sizes[-1])
             own, reported = sizes[-1] / seconds[-1], _report_seconds(port)
             written = [row for form in WRITTEN for row in _written(port, process.pid, idle, form)]
+            written += _gated(port, process.pid, idle)
             print(f"bare batches of {BATCH}: {bare:.0f}/s; scored and stored: {own:.0f}/s; report in {reported:.1f} s")
     n = f"{sizes[-1]:,} recorded examples"
     per_example = [took / size for took, size in zip(seconds, sizes, strict=True)]
@@ -120,6 +121,21 @@ def _written(port: int, pid: int, idle: int, form: str) -> list[Row]:
         with watched(pid) as seen:
             http.get(f"/runs/{run['run_id']}/report", headers={"accept": form}).raise_for_status()
     what = f"{form} of {run['progress']['n_total']:,} recorded examples"
+    return [at_most(f"{what}, s", seen.seconds, 60), at_most(f"{what}, MB above idle", (seen.peak - idle) / 1e6, 250)]
+
+
+def _gated(port: int, pid: int, idle: int) -> list[Row]:
+    """A gate on the newest run with itself as the baseline: every example is paired, along a path too."""
+    policy = "min_n = 1\n[[regressions]]\ntolerated = 0.01\n[[regressions]]\nlabel = '*'\ntolerated = 0.1\n"
+    policy += "[[regressions]]\nslice = { path = '/input/payload/n' }\nseverity = 'warn'\n"
+    with client(port) as http:
+        run = http.get("/runs", params={"limit": 1}).json()["items"][0]
+        with watched(pid) as seen:
+            body = {"policy": policy, "baseline": run["run_id"]}
+            verdict = http.post(f"/runs/{run['run_id']}/gate", json=body).raise_for_status().json()
+    n = verdict["comparison"]["strict"]["n"]
+    print(f"gate over {n:,} pairs: {verdict['verdict']}, {seen.seconds:.1f} s")
+    what = f"gate of {n:,} pairs"
     return [at_most(f"{what}, s", seen.seconds, 60), at_most(f"{what}, MB above idle", (seen.peak - idle) / 1e6, 250)]
 
 

@@ -1,4 +1,4 @@
-"""Runs against a system that takes only so many a minute, through the whole service."""
+"""Runs whose system can't be asked at the moment: it takes only so many a minute, or is away."""
 
 from __future__ import annotations
 
@@ -10,12 +10,18 @@ import httpx
 import pytest
 
 from app.demo.sentinel import build_sentinel
+from app.runs.model import RunStatus
 from app.settings import LogSettings, StoreSettings
+from app.store.database import Database
 from app.store.migrate import upgrade
 from app.telemetry.metrics import Metrics
 from app.telemetry.setup import Telemetry
 from app.wiring import connector
+from layers.errors import CircuitOpen
+from layers.model import EvalExample, EvalPrediction
 from tests.adapters.peers import serving
+from tests.runs import Scripted, answer_high, dataset, ended, reached, run_service
+from tests.runs import request as run_request
 from tests.standins import FLAGGED, sentinel_at, service, settings_for
 
 pytestmark = pytest.mark.anyio
@@ -74,3 +80,21 @@ async def test_a_service_and_its_worker_have_one_budget(tmp_path: Path, store_se
     assert len(app.state.sentinel.calls) == 10
     kinds = {error["kind"] for each in answers for error in each["disagreement_result"]["errors_by_provider"].values()}
     assert kinds == {"rate_limited"}
+
+
+async def test_a_waiting_run_is_paused_at_once_and_goes_on_when_its_system_is_back(database: Database) -> None:
+    back = anyio.Event()
+
+    async def system(example: EvalExample) -> EvalPrediction:
+        if example.input["n"] > 0 and not back.is_set():
+            raise CircuitOpen("tested", retry_after=3600)
+        return await answer_high(example)
+
+    async with run_service(database, Scripted(system)) as service:
+        run_id = (await service.submit(run_request(), dataset(5))).run_id
+        await reached(service, run_id, RunStatus.WAITING)
+        assert (await service.pause(run_id)).status is RunStatus.PAUSED
+        back.set()
+        await service.resume(run_id)
+        run = await ended(service, run_id)
+    assert (run.status, run.progress.n_scored) == (RunStatus.SUCCEEDED, 5)

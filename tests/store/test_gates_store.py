@@ -4,12 +4,13 @@ import json
 from collections.abc import AsyncIterator
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from app.errors import BadRequest, Conflict
 from app.gates.baselines import MAX_HISTORY, BaselineStore
 from app.gates.model import GateRequest
 from app.gates.tables import gate_decisions, gate_policies
+from app.runs.tables import dataset_examples
 from app.store.database import Database
 from layers.canonical import canonical_bytes, sha256_of
 from tests.gates import World, example, examples, world_on
@@ -49,6 +50,17 @@ async def test_runs_over_different_datasets_are_paired_by_id(world: World) -> No
     assert made.pairs.relabelled.ids == ("e34",)
     assert (made.strict.corrected, made.pairs.corrected.ids) == (1, ("e1",))
     assert (made.strict.broke, set(made.pairs.broke.ids)) == (8, {f"e{n}" for n in range(4, 12)})
+
+
+async def test_an_id_that_stands_twice_is_listed_and_not_compared(world: World) -> None:
+    """No dataset is stored with one; a database that others wrote may hold it all the same, and then a gate blocks."""
+    run = await world.run(examples(10))
+    table = dataset_examples
+    twice = update(table).where(table.c.example_id == "e3").values(example_id="e2")
+    await world.database.write(lambda conn: conn.execute(twice).rowcount)
+    made = await world.gates.compare(run, run)
+    assert (made.pairs.duplicates.count, made.pairs.duplicates.ids, made.strict.n) == (1, ("e2",), 8)
+    assert json.loads(await world.gates.gate(run, GateRequest(policy=POLICY)))["verdict"] == "BLOCK"
 
 
 async def test_groups_and_axes_are_found_in_the_examples(world: World) -> None:
