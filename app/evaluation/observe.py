@@ -42,8 +42,12 @@ class Observer(Protocol):
 
     def begin(self, item: Item) -> Watch: ...
 
-    def job(self, work_id: str) -> AbstractContextManager[object]:
-        """What is done in the block is the accepted work `work_id`."""
+    def job(self, work_id: str, caller: str | None = None) -> AbstractContextManager[object]:
+        """What is done in the block is the accepted work `work_id`, which `caller` asked for."""
+        ...
+
+    def caller(self) -> str | None:
+        """The span of whoever asks for what is done now, as a `traceparent`; None = nobody said."""
         ...
 
 
@@ -57,8 +61,11 @@ class _Unwatched:
     def begin(self, item: Item) -> Watch:
         return self
 
-    def job(self, work_id: str) -> AbstractContextManager[object]:
+    def job(self, work_id: str, caller: str | None = None) -> AbstractContextManager[object]:
         return nullcontext()
+
+    def caller(self) -> str | None:
+        return None
 
 
 UNWATCHED = _Unwatched()

@@ -168,7 +168,9 @@ class Pipeline:
         """Work that re-examines an unflagged item of the sample, stored with its answer."""
         if plan.trigger not in _UNFLAGGED or place.revision > 1 or not self._sample.draws(item):
             return None
-        return work_row(uuid7(), item.content, kind="audit", parent_id=place.evaluation_id)
+        return work_row(
+            uuid7(), item.content, kind="audit", parent_id=place.evaluation_id, traceparent=self._observer.caller()
+        )
 
 
 _UNFLAGGED = frozenset({Trigger.NONE, Trigger.BLIND})

@@ -83,6 +83,7 @@ class EvaluationService:
         self._ledger = options.ledger
         self._store = EvaluationStore(database, options.ledger)
         self._work = WorkStore(database)
+        self._observer = options.observer
         self._worker = Worker(
             self._work, self._perform, concurrency=options.work_concurrency, within=options.observer.job
         )
@@ -97,7 +98,7 @@ class EvaluationService:
             ),
             observer=options.observer,
             new_recorder=options.new_recorder,
-            on_follow_up=self._worker.wake,
+            on_follow_up=self._worker.wake_soon,
             entail=options.entail,
         )
         self._gate = Gate(options.max_in_flight)
@@ -143,7 +144,7 @@ class EvaluationService:
         if not fresh and (stored := await self._store.find(item.digest)) is not None and not stored.degraded:
             return stored.evaluation_id
         work_id = uuid7()
-        await self._work.add([work_row(work_id, item.content, fresh=fresh)])
+        await self._work.add([work_row(work_id, item.content, fresh=fresh, traceparent=self._observer.caller())])
         self._worker.wake()
         return work_id
 
@@ -154,20 +155,21 @@ class EvaluationService:
         """
         batch_id = uuid7()
         rows: list[Row] = []
+        caller = self._observer.caller()
         for position, request in enumerate(requests):
-            rows.append(self._batch_row(request, batch_id, position))
+            rows.append(self._batch_row(request, batch_id, position, caller))
             if position % 64 == 63:
                 await anyio.lowlevel.checkpoint()  # other requests get their turn
         await self._work.add(rows)
         self._worker.wake()
         return batch_id, tuple(row[0] for row in rows)
 
-    def _batch_row(self, request: EvaluateRequest, batch_id: str, position: int) -> Row:
+    def _batch_row(self, request: EvaluateRequest, batch_id: str, position: int, caller: str | None) -> Row:
         try:
             content, error = read_item(request, self._systems).content, None
         except Unprocessable as exc:
             content, error = b"", WorkError(kind="unprocessable", message=exc.detail)
-        return work_row(uuid7(), content, batch=(batch_id, position), error=error)
+        return work_row(uuid7(), content, batch=(batch_id, position), error=error, traceparent=caller)
 
     async def work(self) -> None:
         """Work off what was accepted, for ever; the lifespan's task group runs it."""

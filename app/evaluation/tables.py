@@ -64,6 +64,7 @@ accepted_work = Table(
     Column("error", LargeBinary),
     Column("created_at", String(27), nullable=False),
     Column("finished_at", String(27)),
+    Column("traceparent", String(55)),
     PrimaryKeyConstraint("work_id"),
     Index("ix_accepted_work_batch_id", "batch_id", "position"),
     Index(
@@ -76,5 +77,5 @@ accepted_work = Table(
 """Work to be done once, after its answer 202. `kind` is `evaluate` or `audit`; `status` accepted, done or failed.
 
 A worker holds an item until `lease_until` (seconds since 1970) and renews while it lives. `result_id` is the
-evaluation that answers it. `request` is the canonical request.
+evaluation that answers it. `request` is the canonical request, `traceparent` the caller's span as W3C writes it.
 """

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Update, and_, func, literal_column, or_, select, update
+from sqlalchemy import Connection, Update, and_, bindparam, func, literal_column, or_, select, update
 
 from app.evaluation.model import Accepted, BatchStatus, WorkError
 from app.evaluation.tables import accepted_work
@@ -38,7 +38,10 @@ _IS_OPEN = accepted_work.c.status == literal_column("'accepted'")
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A claimed piece of work. `request` is the canonical request; `attempts` counts the workers that had it before."""
+    """A claimed piece of work. `request` is the canonical request; `attempts` counts the workers that had it before.
+
+    `traceparent` is the span of whoever asked for it, as W3C writes it.
+    """
 
     work_id: str
     kind: Kind
@@ -46,6 +49,7 @@ class Work:
     fresh: bool
     request: bytes
     attempts: int = 0
+    traceparent: str | None = None
 
 
 def work_row(
@@ -57,6 +61,7 @@ def work_row(
     parent_id: str | None = None,
     fresh: bool = False,
     error: WorkError | None = None,
+    traceparent: str | None = None,
 ) -> Row:
     """The row of new work. `batch` is the batch's id and the position in it. With `error` it has failed already."""
     created = now()
@@ -76,6 +81,7 @@ def work_row(
         None if error is None else canonical_bytes(error.model_dump()),
         created,
         None if error is None else created,
+        traceparent,
     )
 
 
@@ -121,17 +127,15 @@ class WorkStore:
 
     async def finish(self, work_id: str, result_id: str) -> None:
         """The evaluation `result_id` answers this work."""
-        await self._end(work_id, status="done", result_id=result_id)
+        await self._end(work_id, "done", result=result_id)
 
     async def fail(self, work_id: str, kind: str, message: str) -> None:
         """This work came to nothing."""
-        await self._end(work_id, status="failed", error=canonical_bytes({"kind": kind, "message": message}))
+        await self._end(work_id, "failed", error=canonical_bytes({"kind": kind, "message": message}))
 
-    async def _end(self, work_id: str, **values: Any) -> None:
-        columns = accepted_work.c
-        change = update(accepted_work).where(columns.work_id == work_id, columns.status == "accepted")
-        change = change.values(finished_at=now(), lease_owner="", **values)
-        await self._database.write(lambda conn: conn.execute(change))
+    async def _end(self, work_id: str, status: str, *, result: str | None = None, error: bytes | None = None) -> None:
+        values = {"id": work_id, "to": status, "at": now(), "result": result, "why": error}
+        await self._database.submit(_end_all, values)
 
     async def status(self, work_id: str) -> tuple[Accepted, str | None] | None:
         """How a piece of work stands, and the evaluation that answers it; None = there is no such work."""
@@ -176,7 +180,15 @@ class WorkStore:
     def _claim(self, conn: Connection, limit: int) -> list[Work]:
         columns, moment = accepted_work.c, self._clock()
         query = (
-            select(columns.work_id, columns.kind, columns.parent_id, columns.fresh, columns.request, columns.attempts)
+            select(
+                columns.work_id,
+                columns.kind,
+                columns.parent_id,
+                columns.fresh,
+                columns.request,
+                columns.attempts,
+                columns.traceparent,
+            )
             .where(and_(_IS_OPEN, or_(columns.lease_until < moment, columns.lease_owner == "")))
             .order_by(columns.work_id)
             .limit(limit)
@@ -193,9 +205,27 @@ class WorkStore:
             chosen = update(accepted_work).where(columns.work_id.in_([row.work_id for row in taken]))
             conn.execute(chosen.values(attempts=columns.attempts + 1, **lease))
         return [
-            Work(row.work_id, row.kind, row.parent_id, bool(row.fresh), bytes(row.request), row.attempts)
-            for row in taken
+            Work(row.work_id, row.kind, row.parent_id, bool(row.fresh), bytes(row.request), *row[-2:]) for row in taken
         ]
+
+
+_END = (
+    update(accepted_work)
+    .where(accepted_work.c.work_id == bindparam("id"), _IS_OPEN)
+    .values(
+        status=bindparam("to"),
+        finished_at=bindparam("at"),
+        lease_owner="",
+        result_id=bindparam("result"),
+        error=bindparam("why"),
+    )
+)
+
+
+def _end_all(conn: Connection, ends: Sequence[dict[str, Any]]) -> list[None]:
+    """The batch handler of what is finished: one statement for all, built once."""
+    conn.execute(_END, list(ends))
+    return [None] * len(ends)
 
 
 def _held(*owners: str) -> Update:

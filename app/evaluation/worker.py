@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from app.errors import ServiceError, Unavailable, Unprocessable
@@ -17,10 +19,17 @@ logger = logging.getLogger(__name__)
 Perform = Callable[[Work], Awaitable[str]]
 """Do one piece of work; the id of the evaluation that answers it. Raises `ServiceError`."""
 
+Within = Callable[[str, str | None], AbstractContextManager[object]]
+"""What surrounds a piece of work, by its id and the `traceparent` of whoever asked for it."""
+
+
+SOON_SECONDS = 0.25
+"""How long work that nobody waits for is gathered: taking a piece costs the store as much as taking sixteen."""
+
 
 class Worker:
     """Takes work from the store and performs it. `concurrency` pieces at once; `poll` seconds between looks at the
-    store for what other processes accepted or left behind. `within` is entered, with its id, for each piece."""
+    store for what other processes accepted or left behind. `within` is entered for each piece."""
 
     def __init__(
         self,
@@ -29,7 +38,7 @@ class Worker:
         *,
         concurrency: int = 16,
         poll: float = 5.0,
-        within: Callable[[str], AbstractContextManager[object]] = lambda _: nullcontext(),
+        within: Within = lambda _id, _caller: nullcontext(),
     ) -> None:
         self._store = store
         self._perform = perform
@@ -38,9 +47,19 @@ class Worker:
         self._poll = poll
         self._within = within
         self._wake = anyio.Event()
+        self._alarm: asyncio.TimerHandle | None = None
 
     def wake(self) -> None:
         """There is work: look at once."""
+        self._wake.set()
+
+    def wake_soon(self) -> None:
+        """There is work that nobody waits for: look at it in a moment, together with what comes until then."""
+        if self._alarm is None:
+            self._alarm = asyncio.get_running_loop().call_later(SOON_SECONDS, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
         self._wake.set()
 
     async def run(self) -> None:
@@ -64,13 +83,17 @@ class Worker:
             await self._start_all(group)
 
     async def _start_all(self, group: TaskGroup) -> None:
-        while works := await self._take():
+        more = True
+        while more:
+            works, more = await self._take()
             for work in works:
                 self._busy.add(work.work_id)
                 group.start_soon(self._do, work)
+                await anyio.lowlevel.checkpoint()  # one at a time, or requests would wait for all of them
 
-    async def _take(self) -> list[Work]:
-        """Claim as much as there are free slots, at least one; each piece holds its slot."""
+    async def _take(self) -> tuple[list[Work], bool]:
+        """Claim as much as there are free slots, at least one; each piece holds its slot. Also whether there may be
+        more."""
         await self._slots.acquire()
         free = 1 + self._slots.value
         try:
@@ -82,11 +105,11 @@ class Worker:
             self._slots.acquire_nowait()
         if not works:
             self._slots.release()
-        return works
+        return works, len(works) == free
 
     async def _do(self, work: Work) -> None:
         try:
-            with self._within(work.work_id):
+            with self._within(work.work_id, work.traceparent):
                 await self._settle(work)
         finally:
             self._busy.discard(work.work_id)

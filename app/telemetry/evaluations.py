@@ -17,7 +17,7 @@ from app.telemetry.metrics import LAYER_SPAN_NAMES, Metrics
 from app.telemetry.model_calls import ModelCall, collected
 from app.telemetry.place import Place, current
 from app.telemetry.setup import Telemetry
-from app.telemetry.traces import emit, is_wanted, spanned
+from app.telemetry.traces import caller_now, emit, is_wanted, parse_traceparent, spanned
 from layers.model import (
     DisagreementResult,
     Disposition,
@@ -55,9 +55,14 @@ class EvaluationTelemetry:
         """Watch one evaluation; its spans hang beneath the request at hand, if there is one."""
         return _Watch(self, item)
 
-    def job(self, work_id: str) -> AbstractContextManager[object]:
-        """Accepted work is a trace of its own."""
-        return spanned(self.telemetry, Place(), "accepted_work", {"work_id": work_id}, always=False)
+    def job(self, work_id: str, caller: str | None = None) -> AbstractContextManager[object]:
+        """Accepted work is a trace of its own, which links to the span of whoever asked for it."""
+        place = Place(link=parse_traceparent(caller))
+        return spanned(self.telemetry, place, "accepted_work", {"work_id": work_id}, always=False)
+
+    def caller(self) -> str | None:
+        """The caller's span as it came with the request at hand."""
+        return caller_now()
 
 
 class _Watch:

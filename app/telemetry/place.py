@@ -33,7 +33,7 @@ class Place:
         self,
         parent: Place | SpanRef | None = None,
         *,
-        link: Place | None = None,
+        link: Place | SpanRef | None = None,
         splits: bool = False,
         trace_id: int | None = None,
     ) -> None:

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from opentelemetry import trace
@@ -42,7 +42,25 @@ def propagate(headers: dict[str, str]) -> None:
     """Tell a remote which trace its work belongs to. Calls are made for what is kept, hence the sampled flag."""
     place = current.get()
     if place is not None:
-        headers["traceparent"] = f"00-{place.trace_id:032x}-{place.span_id:016x}-01"
+        headers["traceparent"] = written(place.ref())
+
+
+def written(span: SpanRef) -> str:
+    """A span as W3C's `traceparent` writes it."""
+    return f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.sampled:02x}"
+
+
+def caller_now() -> str | None:
+    """The `traceparent` of whoever asked for the work at hand, in this process or before it was accepted.
+
+    What a batch asks for is kept on its own merits, so there it says that the caller keeps nothing.
+    """
+    above: Place | SpanRef | None = current.get()
+    sampled = True
+    while isinstance(above, Place):
+        sampled = sampled and not above.splits
+        above = above.parent or above.link
+    return None if above is None else written(replace(above, sampled=above.sampled and sampled))
 
 
 def parse_traceparent(value: str | None) -> SpanRef | None:
@@ -58,10 +76,14 @@ def parse_traceparent(value: str | None) -> SpanRef | None:
 
 def is_wanted(place: Place) -> bool:
     """Whether a caller, near or far, keeps the trace of this place."""
-    above = place.parent
+    above: Place | SpanRef = place
     while isinstance(above, Place):
-        above = above.parent
-    return above is not None and above.sampled
+        asked = above.link if isinstance(above.link, SpanRef) else None
+        up = above.parent or asked
+        if up is None:
+            return False
+        above = up
+    return above.sampled
 
 
 def emit(telemetry: Telemetry, place: Place, top: Step) -> None:
@@ -71,7 +93,7 @@ def emit(telemetry: Telemetry, place: Place, top: Step) -> None:
     inside = NOWHERE
     if ref is not None:
         inside = trace.set_span_in_context(NonRecordingSpan(_context(ref, remote=ref is above)), NOWHERE)
-    links = [Link(_context(place.link.ref()))] if place.link else None
+    links = [Link(_linked(place.link))] if place.link else None
     token = telemetry.ids.preset.set((place.trace_id, place.span_id))
     try:
         span = _start(telemetry, top, inside, links)
@@ -96,6 +118,10 @@ def spanned(
     finally:
         if always or error is not None or place.kept:
             emit(telemetry, place, Step(name, started_ns, time.time_ns(), {**values, SAMPLING_RATIO: 1.0}, error))
+
+
+def _linked(to: Place | SpanRef) -> SpanContext:
+    return _context(to.ref()) if isinstance(to, Place) else _context(to, remote=True)
 
 
 def _context(ref: SpanRef, *, remote: bool = False) -> SpanContext:

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+from contextlib import AbstractContextManager, nullcontext
 
 import anyio
 import anyio.lowlevel
@@ -15,8 +16,10 @@ import pytest
 from sqlalchemy import Connection
 
 from app.errors import NotFound, Unprocessable
+from app.evaluation.item import Item
 from app.evaluation.model import Accepted, OnlineScoringResult
-from app.evaluation.service import EvaluationFilter, EvaluationService
+from app.evaluation.observe import UNWATCHED, Watch
+from app.evaluation.service import EvaluationFilter, EvaluationService, Options
 from app.evaluation.work import LEASE_SECONDS, MAX_ATTEMPTS, Work, WorkStore, work_row
 from app.evaluation.worker import Worker
 from app.settings import StoreSettings
@@ -85,6 +88,48 @@ async def test_accepted_work_is_done_by_a_later_process(database: Database) -> N
     later = build_service(database, Stage())
     await later.drain()
     assert isinstance(await later.get(evaluation_id), OnlineScoringResult)
+
+
+class Asked:
+    """An observer to whom callers make themselves known, and who notes for whom each piece of work is done."""
+
+    def __init__(self) -> None:
+        self.now: str | None = None
+        self.jobs: dict[str, str | None] = {}
+
+    def begin(self, item: Item) -> Watch:
+        return UNWATCHED.begin(item)
+
+    def caller(self) -> str | None:
+        return self.now
+
+    def job(self, work_id: str, caller: str | None = None) -> AbstractContextManager[object]:
+        self.jobs[work_id] = caller
+        return nullcontext()
+
+
+async def test_accepted_work_knows_who_asked_for_it(database: Database) -> None:
+    """One by one, in a batch and in the audit sample; whichever process does it."""
+    accepting, working = Asked(), Asked()
+    service = build_service(database, Stage(), audit_rate=1.0, options=Options(observer=accepting))
+    accepting.now = f"00-{'1' * 32}-{'2' * 16}-01"
+    one = await service.accept(request(1))
+    accepting.now = f"00-{'3' * 32}-{'4' * 16}-00"
+    _, many = await service.accept_batch([request(2), request(3)])
+    answered = await service.evaluate(request(4))
+    accepting.now = None
+    nobody = await service.accept(request(5))
+    await build_service(database, Stage(), options=Options(observer=working)).drain()
+    said = f"00-{'3' * 32}-{'4' * 16}-00"
+    audit = working.jobs.keys() - {one, *many, nobody}
+    assert working.jobs == {
+        one: f"00-{'1' * 32}-{'2' * 16}-01",
+        **dict.fromkeys(many, said),
+        **dict.fromkeys(audit, said),
+        nobody: None,
+    }
+    assert len(audit) == 1
+    assert answered.evaluation_id not in working.jobs
 
 
 async def test_a_worker_that_is_stopped_lets_go_of_its_work(database: Database) -> None:

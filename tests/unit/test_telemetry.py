@@ -19,7 +19,7 @@ from app.settings import TelemetrySettings
 from app.telemetry.labels import bounded
 from app.telemetry.place import Place, SpanRef, current, placed
 from app.telemetry.setup import Telemetry, _Seldom
-from app.telemetry.traces import parse_traceparent, propagate
+from app.telemetry.traces import parse_traceparent, propagate, written
 from app.telemetry.values import attributes
 from layers.model import Disposition, InstrumentPath, LayerName, Skipped, SkipReason
 from tests.telemetry.kit import (
@@ -241,6 +241,43 @@ def test_accepted_work_is_a_trace_of_its_own(kit: Kit) -> None:
         job = current.get()
     assert job is not None
     assert kit.by_name()["evaluate_item"].context.trace_id == job.trace_id
+    assert not kit.by_name()["accepted_work"].links
+
+
+@pytest.mark.parametrize("sampled", [True, False])
+def test_accepted_work_links_to_its_callers_span_and_is_kept_where_the_caller_keeps(sampled: bool) -> None:
+    """Nothing is odd about it and no chance is left to luck: only the caller's flag decides."""
+    kit, asked = Kit(trace_ratio=0.0), SpanRef(5, 7, sampled)
+    with kit.observer.job("w-1", written(asked)):
+        cheap(kit)
+    spans = kit.by_name()
+    assert set(spans) == ({"accepted_work", "evaluate_item", "heuristics_check"} if sampled else set())
+    if sampled:
+        (link,) = spans["accepted_work"].links
+        assert (link.context.trace_id, link.context.span_id, link.context.is_remote) == (5, 7, True)
+        assert spans["evaluate_item"].context.trace_id == spans["accepted_work"].context.trace_id != 5
+    kit.telemetry.shutdown()
+
+
+@pytest.mark.parametrize("caller", ["", "nonsense", "00-" + "0" * 32 + "-" + "1" * 16 + "-01"])
+def test_accepted_work_of_a_caller_that_can_not_be_read_links_to_nobody(kit: Kit, caller: str) -> None:
+    with kit.observer.job("w-1", caller):
+        escalated(kit)
+    assert not kit.by_name()["accepted_work"].links
+
+
+def test_the_caller_is_found_through_whatever_lies_between(kit: Kit) -> None:
+    """Through the request, the evaluation, and work that was itself accepted; a batch keeps nothing for its caller."""
+    assert kit.observer.caller() is None
+    asked = SpanRef(5, 7)
+    with placed(Place(asked)) as request, placed(request.beneath()):
+        assert kit.observer.caller() == written(asked)
+    with placed(Place(asked, splits=True)) as batch, placed(batch.beneath()):
+        assert kit.observer.caller() == written(SpanRef(5, 7, sampled=False))
+    with kit.observer.job("w-1", written(asked)):
+        assert kit.observer.caller() == written(asked)
+    with placed(Place()):
+        assert kit.observer.caller() is None
 
 
 @pytest.mark.parametrize(
