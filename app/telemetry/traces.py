@@ -76,14 +76,12 @@ def parse_traceparent(value: str | None) -> SpanRef | None:
 
 def is_wanted(place: Place) -> bool:
     """Whether a caller, near or far, keeps the trace of this place."""
-    above: Place | SpanRef = place
+    above = place.parent
     while isinstance(above, Place):
-        asked = above.link if isinstance(above.link, SpanRef) else None
-        up = above.parent or asked
-        if up is None:
-            return False
-        above = up
-    return above.sampled
+        place, above = above, above.parent
+    if above is None and isinstance(place.link, SpanRef):  # it was accepted from there
+        above = place.link
+    return above is not None and above.sampled
 
 
 def emit(telemetry: Telemetry, place: Place, top: Step) -> None:
