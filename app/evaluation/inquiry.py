@@ -11,7 +11,7 @@ from app.evaluation.item import Item
 from app.store.ids import now
 from layers.contracts import Contracts, PreflightPolicy
 from layers.evidence import EvidenceMap
-from layers.model import Evidence, LayerName, Outcome
+from layers.model import Evidence, LayerName, Outcome, Scored
 from layers.ports import NO_TRACE, LayerInput
 from layers.preflight import Preflight, preflight
 from layers.preflight_detectors import Subject
@@ -51,7 +51,7 @@ class Inquiry:
         self._number = number
         self._time = time
         self._map: EvidenceMap | None = None
-        self._numbered_at = -1  # how many layers had ended when the map was made
+        self._numbered_at = (-1, -1)  # what there was to number when the map was made
         self._preflight: Preflight | None = None
         self._crashed = False
         self.bare = LayerInput(
@@ -109,10 +109,12 @@ class Inquiry:
             self._recorder.note(Stage.EVIDENCE, self._map.as_json())
 
     def _numbered(self) -> EvidenceMap:
-        """The map, made anew if a layer has ended since."""
-        if self._map is not None and self._numbered_at == len(self._outcomes):
+        """The map, made anew if anything has been found or retrieved since."""
+        findings = sum(isinstance(outcome, Scored) for outcome in self._outcomes.values())
+        there_is = (findings, 0 if self._recorder is None else self._recorder.noted(Stage.POLICY_CHUNKS))
+        if self._map is not None and self._numbered_at == there_is:
             return self._map
-        self._numbered_at = len(self._outcomes)
+        self._numbered_at = there_is
         try:
             self._map = self._number(replace(self.bare, earlier=dict(self._outcomes)))
         except Exception:

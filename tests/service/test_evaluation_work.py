@@ -291,7 +291,8 @@ async def test_a_worker_does_no_more_at_once_than_it_may(database: Database) -> 
         nonlocal now, most, done
         now += 1
         most = max(most, now)
-        await anyio.lowlevel.checkpoint()
+        for _ in range(10):  # long enough for the others to begin
+            await anyio.lowlevel.checkpoint()
         now -= 1
         done += 1
         return "result"
@@ -314,6 +315,39 @@ async def test_a_running_worker_takes_what_comes_in(database: Database) -> None:
                 while isinstance(await service.get(evaluation_id), Accepted):
                     await anyio.lowlevel.checkpoint()
         group.cancel_scope.cancel()
+
+
+async def test_what_nobody_waits_for_is_gathered_and_taken_together(database: Database) -> None:
+    """Each look at the store costs the same, whatever it finds; the worker looks once at start and once for both."""
+    looks: list[int] = []
+    performed = anyio.Event()
+
+    class Counting(WorkStore):
+        async def claim(self, limit: int) -> list[Work]:
+            works = await super().claim(limit)
+            looks.append(len(works))
+            if not works:
+                began.set()
+            return works
+
+    async def perform(_work) -> str:
+        if sum(looks) == 2:
+            performed.set()
+        return "result"
+
+    began = anyio.Event()
+    store = Counting(database)
+    worker = Worker(store, perform, poll=60.0)
+    async with anyio.create_task_group() as group:
+        group.start_soon(worker.run)
+        with anyio.fail_after(10):
+            await began.wait()
+            for name in ("one", "two"):
+                await store.add([work_row(name, b"{}")])
+                worker.wake_soon()
+            await performed.wait()
+        group.cancel_scope.cancel()
+    assert looks == [0, 2]
 
 
 async def test_a_batch_is_stored_whole_and_shows_how_far_it_is(database: Database) -> None:
