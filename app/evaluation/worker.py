@@ -38,6 +38,7 @@ class Worker:
         *,
         concurrency: int = 16,
         poll: float = 5.0,
+        soon: float = SOON_SECONDS,
         within: Within = lambda _id, _caller: nullcontext(),
     ) -> None:
         self._store = store
@@ -45,6 +46,7 @@ class Worker:
         self._slots = anyio.Semaphore(concurrency)
         self._busy: set[str] = set()
         self._poll = poll
+        self._soon = soon
         self._within = within
         self._wake = anyio.Event()
         self._alarm: asyncio.TimerHandle | None = None
@@ -56,7 +58,7 @@ class Worker:
     def wake_soon(self) -> None:
         """There is work that nobody waits for: look at it in a moment, together with what comes until then."""
         if self._alarm is None:
-            self._alarm = asyncio.get_running_loop().call_later(SOON_SECONDS, self._ring)
+            self._alarm = asyncio.get_running_loop().call_later(self._soon, self._ring)
 
     def _ring(self) -> None:
         self._alarm = None
