@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from app.runs.export import safe_cell
+from app.runs.quoting import MARK, quoted
 from layers.canonical import canonical_bytes
 
 COLUMNS = ("id", "expected_label", "expected_labels", "group", "input", "metadata", "prediction")
@@ -41,12 +41,12 @@ async def ndjson(batches: Batches) -> AsyncIterator[bytes]:
 async def csv_text(batches: Batches) -> AsyncIterator[bytes]:
     """A header, then one row per example (RFC 4180, UTF-8), safe to open in a spreadsheet.
 
-    `POST /datasets` reads it back to the same content, but for texts that a spreadsheet would take for a formula:
-    these get an apostrophe in front.
+    `POST /datasets` reads it back to the same content: the last column, which is empty, tells it that texts a
+    spreadsheet would take for a formula, and those that begin with an apostrophe, have one apostrophe in front.
     """
-    yield _lines([COLUMNS])
+    yield _lines([(*COLUMNS, MARK)])
     async for batch in batches:
-        yield _lines([safe_cell(_text(row[name])) for name in COLUMNS] for row in map(_row, batch))
+        yield _lines([*(_text(row[name]) for name in COLUMNS), ""] for row in map(_row, batch))
 
 
 async def parquet(batches: Batches) -> AsyncIterator[bytes]:
@@ -120,7 +120,7 @@ def _cell(name: str, value: Any) -> str | None:
 
 
 def _text(cell: str | None) -> str:
-    return "" if cell is None else cell
+    return "" if cell is None else quoted(cell)
 
 
 def _lines(rows: Iterable[Iterable[str]]) -> bytes:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
+
+from app.runs.quoting import safe_cell
 
 COLUMNS = (
     "example_id",
@@ -22,20 +23,6 @@ COLUMNS = (
     "error_message",
     "elapsed_ms",
 )
-
-_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
-# What makes a spreadsheet take a cell for a formula; tab and line ends too, since programs strip them first.
-_RISKY = tuple("=+-@\t\r\n＝＋－＠")
-
-
-def safe_cell(text: str) -> str:
-    """`text` such that no spreadsheet runs it: what begins like a formula gets an apostrophe in front.
-
-    A plain number, negative ones included, stays as it is. See OWASP, "CSV Injection".
-    """
-    if text.startswith(_RISKY) and not _NUMBER.fullmatch(text):
-        return "'" + text
-    return text
 
 
 async def ndjson_lines(batches: AsyncIterator[list[bytes]]) -> AsyncIterator[bytes]:

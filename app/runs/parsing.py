@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from app.errors import FieldError, Unprocessable
-from layers.strict_json import StrictJsonError, loads
+from layers.strict_json import DEFAULT_MAX_DEPTH, StrictJsonError, loads
 
 MAX_EXAMPLE = 8_000_000
 """Characters one example may have; more is a file that is no dataset."""
@@ -31,10 +31,10 @@ def bad(message: str, *, pointer: str = "", line: int | None = None) -> DatasetE
     return DatasetError(f"{where}{message}", [FieldError(pointer, f"{where}{message}")])
 
 
-def decode(text: str | bytes, pointer: str, line: int) -> Any:
+def decode(text: str | bytes, pointer: str, line: int, *, max_depth: int = DEFAULT_MAX_DEPTH) -> Any:
     """Strict JSON, with refusals that name the example (`pointer`) and the line."""
     try:
-        return loads(text)
+        return loads(text, max_depth=max_depth)
     except StrictJsonError as exc:
         at = line + (exc.line - 1 if exc.line else 0)
         raise bad(exc.message, pointer=pointer + (exc.pointer or ""), line=at) from None
