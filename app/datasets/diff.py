@@ -95,8 +95,12 @@ def _page(
 
 def _query(kind: Change, old: int, new: int) -> tuple[Select[tuple[str]], ColumnElement[str]]:
     if kind == "changed":
-        texts = (_old.c.example_id, _old.c.example.label("before"), _new.c.example.label("after"))
-        return select(*texts).where(*_paired(old, new), _old.c.example != _new.c.example), _old.c.example_id
+        # The other text is looked up row by row: in a join SQLite would carry a page's "after this id" over to the
+        # second table and walk it once for every row of the first.
+        twins = select(_new.c.example).where(_new.c.dataset_no == new, _new.c.example_id == _old.c.example_id)
+        after = twins.limit(1).scalar_subquery()
+        texts = (_old.c.example_id, _old.c.example.label("before"), after.label("after"))
+        return select(*texts).where(_old.c.dataset_no == old, after != _old.c.example), _old.c.example_id
     here, there, number, other = (_new, _old, new, old) if kind == "added" else (_old, _new, old, new)
     twin = select(there.c.position).where(there.c.dataset_no == other, there.c.example_id == here.c.example_id)
     return select(here.c.example_id).where(here.c.dataset_no == number, ~twin.exists()), here.c.example_id
