@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -172,6 +172,8 @@ class ServerSettings(Group):
     max_batch: int = env("ARBITER_MAX_BATCH", 10_000, ge=1)
     body_timeout: Seconds = env("ARBITER_BODY_TIMEOUT", 20)
     """Seconds without a byte of a body after which it is given up: who sends nothing must not hold a connection."""
+    body_min_rate: int = env("ARBITER_BODY_MIN_RATE", 8_000, ge=1)
+    """Bytes a second that a body must come with on the whole, `body_timeout` beside: who drips must not either."""
 
 
 class EvaluationSettings(Group):
@@ -351,15 +353,24 @@ def _env_of(field: Any) -> str:
     return str(field.json_schema_extra["env"])
 
 
-def load_settings(environ: Mapping[str, str] | None = None, env_file: Path | None = Path(".env")) -> Settings:
+def load_settings(
+    environ: Mapping[str, str] | None = None,
+    env_file: Path | None = Path(".env"),
+    *,
+    others: Container[str] | None = frozenset(),
+) -> Settings:
     """Read the settings once: a real environment variable wins over `env_file`, an empty value counts as not given.
 
-    Raises `ConfigurationError` naming the variable and what is wrong with it.
+    `others` are variables of the environment that somebody else reads; None = any may be. Raises `ConfigurationError`
+    naming the variable and what is wrong with it.
     """
-    values: dict[str, str | None] = dict(dotenv_values(env_file)) if env_file and env_file.is_file() else {}
-    values.update(os.environ if environ is None else environ)
+    in_file: dict[str, str | None] = dict(dotenv_values(env_file)) if env_file and env_file.is_file() else {}
+    given: Mapping[str, str] = os.environ if environ is None else environ
     names = setting_names()
-    _refuse_unknown(values, names)
+    if others is not None:
+        _refuse_others_in_file(in_file, others)
+        _refuse_unknown({**in_file, **{name: text for name, text in given.items() if name not in others}}, names)
+    values: dict[str, str | None] = {**in_file, **given}
     nested: dict[str, Any] = {}
     for name, (group, field) in names.items():
         if text := (values.get(name) or "").strip():
@@ -377,6 +388,12 @@ def _refuse_unknown(values: Mapping[str, Any], names: Mapping[str, Any]) -> None
             close = difflib.get_close_matches(name, names, n=1)
             hint = f"; did you mean {close[0]}?" if close else ""
             raise ConfigurationError(f"unknown setting {name}{hint}")
+
+
+def _refuse_others_in_file(in_file: Iterable[str], others: Container[str]) -> None:
+    for name in in_file:
+        if name in others:
+            raise ConfigurationError(f"{name} is read from the environment only: take it out of the .env file")
 
 
 def _parse(group: str, field: str, text: str) -> Any:

@@ -62,7 +62,7 @@ def score(  # noqa: PLR0913, PLR0917 - one parameter per option
 
     if server is not None and url is not None:
         fail("--url names a target for the local process; a service only calls the targets its operator set", USAGE)
-    settings = settings_or_exit()
+    settings = settings_or_exit(server)
     if server is None:
         settings = work.aim(settings, system, url)
     options: dict[str, Any] = {
@@ -164,7 +164,7 @@ def ingest(
     """Fill the embedded index that grounding and consistency search."""
     from app.cli.ingest import ingest as work
 
-    settings = settings_or_exit()
+    settings = settings_or_exit(server, some=True)  # where policies and verdicts go
 
     async def go() -> int:
         done: int = await work(settings, path, namespace, server=server, key=key)

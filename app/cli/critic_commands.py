@@ -42,7 +42,8 @@ def report(
     judged(
         lambda settings: work.report(
             settings, run, control=control, baseline=baseline, server=server, key=key, as_json=as_json
-        )
+        ),
+        server,
     )
 
 
@@ -64,7 +65,7 @@ def replay(
     from app.cli import critic as work
     from app.cli.gate import judged
 
-    judged(lambda settings: work.replayed(settings, trail, control=control, baseline=baseline, as_json=as_json))
+    judged(lambda settings: work.replayed(settings, trail, control=control, baseline=baseline, as_json=as_json), None)
 
 
 def register(app: typer.Typer) -> None:

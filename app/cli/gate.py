@@ -16,10 +16,11 @@ from app.cli.client import RequestFailed, get, no_answer, post, segment, service
 from app.cli.console import err, escape, fail, out, write_text
 from app.cli.exits import COULD_NOT_RUN, INTERRUPTED, answer
 from app.cli.progress import ENDED, watch
+from app.cli.running import read_settings
 from app.errors import ServiceError
 from app.gates.render_junit import render_junit
 from app.gates.render_markdown import chance, number, probability, render_markdown
-from app.settings import Settings, load_settings
+from app.settings import Settings
 from layers.errors import ConfigurationError
 from layers.model import JsonObject
 
@@ -27,10 +28,10 @@ LOOK_EVERY_S = 1.0
 _STYLES = {"PASS": "green", "WARN": "yellow", "BLOCK": "red"}
 
 
-def judged(work: Callable[[Settings], Awaitable[int]]) -> NoReturn:
+def judged(work: Callable[[Settings], Awaitable[int]], server: str | None) -> NoReturn:
     """Run `work` and exit with what it answers. Whatever else happens is `COULD_NOT_RUN`, never taken for a verdict."""
     try:
-        settings = load_settings()
+        settings = read_settings(server)
         code = anyio.run(work, settings)
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None

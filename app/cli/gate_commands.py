@@ -75,7 +75,7 @@ def gate(  # noqa: PLR0913, PLR0917 - one parameter per option
             settings, run, code, config=arbiter, escalate=escalate, until=until, server=server, key=key
         )
 
-    work.judged(judge)
+    work.judged(judge, server)
 
 
 def compare(
@@ -109,7 +109,8 @@ def compare(
             key=key,
             watching=watch,
             as_json=as_json,
-        )
+        ),
+        server,
     )
 
 

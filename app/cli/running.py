@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,12 +21,37 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def settings_or_exit() -> Settings:
-    """The settings of this process; a wrong one ends it with a usage error that names it."""
-    from app.settings import load_settings
+def own_variables() -> frozenset[str]:
+    """The environment variables that the commands' own options are read from, as the commands declare them."""
+    from app.cli.commands import cli
 
+    def variables(command: Any) -> Iterator[str]:
+        for option in command.params:
+            declared = option.envvar or ()
+            yield from (declared,) if isinstance(declared, str) else declared
+        for inner in getattr(command, "commands", {}).values():
+            yield from variables(inner)
+
+    return frozenset(variables(cli))
+
+
+def read_settings(server: str | None = None, *, some: bool = False) -> Settings:
+    """The settings of this process. With a `server` the defaults: its settings count, and none of here are looked at.
+
+    `some`: the command needs one or another of them even so; names that are none are then nobody's business. Raises
+    `ConfigurationError`.
+    """
+    from app.settings import Settings, load_settings
+
+    if server is None:
+        return load_settings(others=own_variables())
+    return load_settings(others=None) if some else Settings()
+
+
+def settings_or_exit(server: str | None = None, *, some: bool = False) -> Settings:
+    """`read_settings`; a wrong one ends the program with a usage error that names it."""
     try:
-        return load_settings()
+        return read_settings(server, some=some)
     except ConfigurationError as exc:
         fail(str(exc), USAGE)
 
@@ -71,7 +96,7 @@ def ask(fetch: Callable[[httpx.AsyncClient], Awaitable[Any]], server: str | None
     """What `fetch` makes of a service, or of the local store; a refusal ends the program."""
     from app.cli.client import RequestFailed, service
 
-    settings = settings_or_exit()
+    settings = settings_or_exit(server)
     if server is None:
         run(lambda: check_store(settings))
 

@@ -16,8 +16,9 @@ from app.cli.client import RequestFailed, get, no_answer, post, segment, service
 from app.cli.console import err, fail, write_text
 from app.cli.exits import COULD_NOT_RUN, INTERRUPTED, NO, OK, UNDECIDED, answer
 from app.cli.gate import printable
+from app.cli.running import read_settings
 from app.errors import Conflict, NotFound, ServiceError
-from app.settings import Settings, load_settings
+from app.settings import Settings
 from layers.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def judged(
     """
     code = COULD_NOT_RUN
     try:
-        verdict = anyio.run(_given, load_settings(), config, artifact, server, key, folder)
+        verdict = anyio.run(_given, read_settings(server), config, artifact, server, key, folder)
         write_text(json.dumps(verdict, ensure_ascii=True))
         code = answer(verdict["verdict"])
         if until:

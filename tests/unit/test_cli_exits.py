@@ -122,6 +122,57 @@ def test_a_wrong_setting(command: str, monkeypatch: pytest.MonkeyPatch, capsys: 
     assert "did you mean ARBITER_PORT?" in " ".join(capsys.readouterr().err.split())
 
 
+def with_option(option: str) -> list[str]:
+    """The commands that have it, as they declare it."""
+
+    def options(command: str) -> set[str]:
+        found: Any = cli
+        for word in command.split():
+            found = found.commands[word]
+        return {name for parameter in found.params for name in parameter.opts}
+
+    return [command for command in COMMANDS if option in options(command)]
+
+
+def test_every_command_that_can_ask_a_service_is_tested() -> None:
+    assert set(with_option("--server")) == set(with_option("--key")) == set(ASKING)
+
+
+@pytest.mark.parametrize("command", with_option("--server"))
+def test_variables_that_are_no_settings_keep_nobody_from_asking_a_service(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command's own and the caller's: with --server this machine's settings say nothing."""
+    for name in ("ARBITER_KEY", "ARBITER_URL", "ARBITER_PROT"):
+        monkeypatch.setenv(name, "1")
+    assert code_of(*command.split(), *ASKING[command], "--server", "http://127.0.0.1:9") == failed(command)
+    said = capsys.readouterr().err
+    assert "is it running?" in " ".join(said.split())
+    assert "ARBITER_" not in said
+
+
+@pytest.mark.parametrize("command", [*with_option("--key"), "db upgrade"])
+def test_the_command_lines_own_variables_are_no_mistyped_settings(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ARBITER_KEY", "secret")
+    monkeypatch.setenv("ARBITER_PORT", "x")
+    assert code_of(*command.split(), *ASKING.get(command, [])) == wrong(command)
+    said = capsys.readouterr().err
+    assert "ARBITER_PORT: Input should be" in " ".join(said.split())
+    assert "ARBITER_KEY" not in said
+
+
+def test_the_key_of_the_command_line_is_not_looked_for_in_the_file_of_settings(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Taking it for one that is read would leave its owner without a key and without a word."""
+    (folder / ".env").write_text("ARBITER_KEY=secret\n")
+    assert code_of("runs", "list") == USAGE
+    said = " ".join(capsys.readouterr().err.split())
+    assert said == "arbiter-l8: ARBITER_KEY is read from the environment only: take it out of the .env file"
+
+
 @pytest.mark.parametrize("command", [*ASKING, "serve", "worker", "db upgrade"])
 def test_a_database_that_is_none(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
