@@ -22,19 +22,26 @@ log = logging.getLogger("arbiter.serve")
 
 
 def serve(settings: Settings) -> None:
-    """Serve until told to stop. Raises `ConfigurationError` when the address may not, or cannot, be bound."""
+    """Serve until told to stop.
+
+    Raises `ConfigurationError` when the address may not, or cannot, be bound, and whatever kept the service from
+    starting as an exception with one sentence.
+    """
     server = settings.server
     check_bind(server.host, parse_keys(server.api_keys))
     configure_logging(settings.telemetry.log_level, settings.telemetry.log_format)
     listener = bind(server.host, server.port)
     app = _Startup(service_app(settings))
-    _Server(uvicorn_config(app)).run(sockets=[listener])
+    try:
+        _Server(uvicorn_config(app)).run(sockets=[listener])
+    except SystemExit:  # uvicorn's way out of a start that failed; its code is none of ours
+        raise app.refusal or ServiceError("the service could not start; the log says why") from None
     if app.refusal is not None:
         raise app.refusal
 
 
 class _Startup:
-    """Keeps what the operator can mend at start as an exception, where uvicorn would only log its traceback."""
+    """Keeps why it could not start or stop as an exception with one sentence, where uvicorn would log a traceback."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -53,10 +60,13 @@ class _Startup:
             await self._app(scope, receive, without_traceback)
         except BaseException as exc:
             single = unwrapped(exc)
-            if not isinstance(single, ConfigurationError | ServiceError):
-                log.exception("the service could not start or stop")
-                raise
-            self.refusal = single
+            if isinstance(single, ConfigurationError | ServiceError):
+                self.refusal = single
+                return
+            log.exception("the service could not start or stop")
+            if isinstance(single, Exception):
+                self.refusal = ServiceError(f"the service could not start or stop: {type(single).__name__}: {single}")
+            raise
 
 
 class _Server(uvicorn.Server):
