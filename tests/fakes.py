@@ -290,6 +290,9 @@ class FakeDatabase:
             raise self.error
         return True
 
+    async def trouble(self) -> str | None:
+        return None
+
 
 def fake_services(settings: Settings, **parts: Any) -> Services:
     """Services of working fakes; `parts` replace some of them."""

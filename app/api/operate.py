@@ -32,9 +32,10 @@ class Liveness(BaseModel):
 
 
 class StoreState(BaseModel):
-    """Whether the store can be reached and its tables are those this version needs."""
+    """Whether the store can be reached and written, and its tables are those this version needs."""
 
-    status: Literal["ok", "unreachable", "not_migrated"]
+    status: Literal["ok", "unreachable", "not_migrated", "not_writable"]
+    reason: str | None = Field(default=None, description="Why not, in a sentence; left out where it is ok")
 
 
 class Readiness(BaseModel):
@@ -83,24 +84,29 @@ async def livez(_: Request) -> Response:
 async def readyz(request: Request) -> Response:
     """The store is asked, dependencies are not: their breakers say how they were."""
     services = services_of(request)
-    store = StoreState(status=await _store_status(services))
+    store = await _store_state(services)
     states = {name: breaker.snapshot().state for name, breaker in services.breakers.items()}
     degraded = {name: state for name, state in states.items() if state != "closed"}
     ready = store.status == "ok"
     body = Readiness(status="ready" if ready else "not_ready", store=store, degraded=degraded)
-    return json_response(body, 200 if ready else 503, {"cache-control": "no-store"})
+    data = body.model_dump_json(exclude_none=True).encode()
+    return json_response(data, 200 if ready else 503, {"cache-control": "no-store"})
 
 
-async def _store_status(services: Services) -> Literal["ok", "unreachable", "not_migrated"]:
+async def _store_state(services: Services) -> StoreState:
     try:
         with anyio.fail_after(STORE_TIMEOUT):
             current = await services.database.read(_is_current)
-    except Unavailable:
-        return "unreachable"  # the store has told of its trouble, once
+            trouble = await services.database.trouble()
+    except Unavailable as exc:  # the store has told the log of its trouble, once
+        return StoreState(status="unreachable", reason=exc.detail)
     except Exception as exc:  # whatever is wrong with it, the answer is the same and the log says more
         logger.warning("the store is not reachable: %s", type(exc).__name__)
-        return "unreachable"
-    return "ok" if current else "not_migrated"
+        why = "it gave no answer in time" if isinstance(exc, TimeoutError) else "it can't be read"
+        return StoreState(status="unreachable", reason=why)
+    if not current:
+        return StoreState(status="not_migrated", reason="its tables are not those that this version needs")
+    return StoreState(status="ok") if trouble is None else StoreState(status="not_writable", reason=trouble)
 
 
 def _is_current(conn: Connection) -> bool:
@@ -164,7 +170,7 @@ OPERATIONS = (
         tag="operations",
         answers={
             200: Answer("They can", _READINESS),
-            503: Answer("They can't: the store is out of reach or not migrated", _READINESS),
+            503: Answer("They can't: the store is out of reach, not migrated or can't be written", _READINESS),
         },
     ),
     Operation(

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, Table
+from sqlalchemy.exc import DBAPIError
 
+from app.errors import Unavailable
 from app.settings import StoreSettings
 from app.store.checkpoint import Checkpointer
 from app.store.engines import (
@@ -23,10 +26,15 @@ from app.store.engines import (
     reader_engine,
     writer_engine,
 )
-from app.store.health import TROUBLE
+from app.store.file_watch import FileWatch
+from app.store.health import Health, Way
 from app.store.migrate import check_current, upgrade_engine
 from app.store.rows import inserter
+from app.store.trouble import is_trouble
 from app.store.writer import Counts, Writer, call_each
+
+PROBE_S = 1.0
+"""Seconds within which a write that is tried must be done."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -40,17 +48,23 @@ class Database:
     can't be used, whatever the function raised otherwise.
     """
 
-    def __init__(self, location: Location, writer: Engine, reader: Engine) -> None:
+    def __init__(self, location: Location, writer: Engine, reader: Engine, health: Health) -> None:
         self.dialect: Dialect = location.dialect
         self.url = location.url
         self._writer_engine = writer
         self._reader_engine = reader
+        self._health = health
         self._checkpointer: Checkpointer | None = None
+        self._watch: FileWatch | None = None
         if location.dialect == "sqlite":
-            self._checkpointer = Checkpointer(Path(str(location.url.database)))
-            self._writer = Writer(writer, self._checkpointer.committed)
+            path = Path(str(location.url.database))
+            self._checkpointer = Checkpointer(path)
+            self._watch = FileWatch(path)
+            self._writer = Writer(
+                writer, self._health, check=lambda: self._check("write"), after_commit=self._checkpointer.committed
+            )
         else:
-            self._writer = Writer(writer)
+            self._writer = Writer(writer, self._health)
         self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="arbiter-reader")
         self._alone_engine: Engine | None = None
         if location.dialect == "postgresql":
@@ -58,14 +72,14 @@ class Database:
         self._alone_threads = ThreadPoolExecutor(ALONE, thread_name_prefix="arbiter-alone")
 
     @classmethod
-    async def open(cls, settings: StoreSettings) -> Database:
+    async def open(cls, settings: StoreSettings, health: Health | None = None) -> Database:
         """Connect. A SQLite file is made and brought to the newest schema; PostgreSQL must have it already.
 
         Raises `ConfigurationError` for an address, a file or a schema that can't be used.
         """
         location = locate(settings.url)
         writer, reader = await asyncio.to_thread(_connect, location, settings)
-        return cls(location, writer, reader)
+        return cls(location, writer, reader, health or Health())
 
     async def read(self, fn: Callable[[Connection], T]) -> T:
         """Run `fn` on a read-only connection in a thread."""
@@ -84,7 +98,7 @@ class Database:
         if self._alone_engine is None:
             return await self.write(fn)
         return await asyncio.get_running_loop().run_in_executor(
-            self._alone_threads, self._transact, self._alone_engine, fn
+            self._alone_threads, self._transact, self._alone_engine, fn, "write"
         )
 
     async def submit(self, handler: Callable[[Connection, Sequence[T]], Sequence[R]], item: T) -> R:
@@ -109,6 +123,29 @@ class Database:
         """Raise `Unavailable` if the database can't be reached."""
         await self.read(lambda conn: conn.exec_driver_sql("SELECT 1").scalar())
 
+    async def trouble(self) -> str | None:
+        """Why records can't be kept, as a sentence; None = nothing is known against it.
+
+        Where the last write failed, another one is tried now and then, so that this ends with its cause.
+        """
+        if self._health.trouble() is not None and self._health.may_probe():
+            with suppress(Unavailable, TimeoutError):
+                async with asyncio.timeout(PROBE_S):
+                    await self.write(self._probe)
+        return self._health.trouble()
+
+    def _probe(self, conn: Connection) -> None:
+        """Write something that takes room on the disk and changes nothing."""
+        if self.dialect == "postgresql":
+            conn.exec_driver_sql("UPDATE alembic_version SET version_num = version_num")
+            return
+        conn.exec_driver_sql("SAVEPOINT room")  # a page that is there takes no room: this looks for new ones
+        conn.exec_driver_sql("CREATE TABLE room AS SELECT zeroblob(65536) AS bytes")
+        conn.exec_driver_sql("ROLLBACK TO room")
+        conn.exec_driver_sql("RELEASE room")
+        version = conn.exec_driver_sql("PRAGMA user_version").scalar_one()
+        conn.exec_driver_sql(f"PRAGMA user_version = {(int(version) + 1) % 1_000_000}")  # no value means anything here
+
     async def close(self) -> None:
         """Write what waits and let go of every connection."""
         await self._writer.close()
@@ -117,15 +154,22 @@ class Database:
         await asyncio.to_thread(self._dispose)
 
     def _read(self, fn: Callable[[Connection], T]) -> T:
-        return self._transact(self._reader_engine, fn)
+        self._check("read")
+        return self._transact(self._reader_engine, fn, "read")
 
-    def _transact(self, engine: Engine, fn: Callable[[Connection], T]) -> T:
+    def _check(self, way: Way) -> None:
+        if self._watch is not None and (why := self._watch.trouble()) is not None:
+            raise self._health.refused(why, way)
+
+    def _transact(self, engine: Engine, fn: Callable[[Connection], T], way: Way) -> T:
         try:
             with engine.connect() as conn, conn.begin():
                 result = fn(conn)
-        except TROUBLE as exc:
-            raise self._writer.health.failed(exc) from exc
-        self._writer.health.worked()
+        except DBAPIError as exc:
+            if is_trouble(exc):
+                raise self._health.failed(exc, way) from exc
+            raise
+        self._health.worked(way)
         return result
 
     def _dispose(self) -> None:

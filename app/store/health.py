@@ -3,34 +3,69 @@
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Callable
+from typing import Literal
 
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError
 
 from app.errors import Unavailable
+from app.store.trouble import DAMAGED, sentence
 
 logger = logging.getLogger(__name__)
 
-TROUBLE = (OperationalError, InterfaceError)
-"""What the driver raises when the database, and not the statement, is the trouble."""
+PROBE_EVERY = 5.0
+"""Seconds between two writes that are made only to see whether writing works again."""
+
+Way = Literal["read", "write"]
 
 
 class Health:
-    """The state of one database as its calls found it. Any thread may tell; two at once log twice at worst."""
+    """The state of one database as its calls found it. Any thread may tell; two at once log twice at worst.
 
-    def __init__(self) -> None:
-        self.usable = True
+    That reading works says nothing about writing: a full disk can be read. A file found damaged stays so until a
+    restart, since most of its pages may read well.
+    """
 
-    def failed(self, exc: OperationalError | InterfaceError) -> Unavailable:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._troubles: dict[Way, str] = {}
+        self._damaged = False
+        self._probed = float("-inf")
+
+    def failed(self, exc: DBAPIError, way: Way) -> Unavailable:
         """The refusal for a call that failed; what exactly the database said goes to the log only."""
-        if self.usable:
-            self.usable = False
-            logger.warning("the store can't be used: %s", exc.orig)
-        error = Unavailable("the store can't be used at the moment", retry_after=1.0)
+        error = self.refused(sentence(exc), way, exc.orig)
         error.__cause__ = exc
         return error
 
-    def worked(self) -> None:
-        """A call went through."""
-        if not self.usable:
-            self.usable = True
+    def refused(self, why: str, way: Way, log: object = None) -> Unavailable:
+        """The refusal for a call that was not, or could not be, made."""
+        if not self._troubles:
+            logger.warning("the store can't be used: %s", log or why)
+        self._troubles[way] = why
+        self._damaged = self._damaged or why == DAMAGED
+        return Unavailable(why, retry_after=1.0)
+
+    def worked(self, way: Way) -> None:
+        """A call went through. What can be written can be read."""
+        if not self._troubles:
+            return
+        if way == "write":
+            self._troubles.clear()
+        else:
+            self._troubles.pop("read", None)
+        if not self._troubles:
             logger.info("the store can be used again")
+
+    def trouble(self) -> str | None:
+        """Why records can't be kept or trusted, as it was found last; None = nothing is known against it."""
+        return DAMAGED if self._damaged else self._troubles.get("write")
+
+    def may_probe(self) -> bool:
+        """Whether it is time to try a write. Asking counts as trying."""
+        now = self._clock()
+        if now - self._probed < PROBE_EVERY:
+            return False
+        self._probed = now
+        return True

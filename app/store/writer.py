@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError
 
 from app.errors import Unavailable
-from app.store.health import TROUBLE, Health
+from app.store.health import Health
+from app.store.trouble import is_trouble
 
 MAX_BATCH = 512
 """Jobs in one transaction: bounds how long the first of them waits for the last."""
@@ -59,11 +61,20 @@ class Writer:
     each job in a savepoint of its own, so that a failure reaches its caller alone. A job may therefore run twice.
     """
 
-    def __init__(self, engine: Engine, after_commit: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        health: Health,
+        *,
+        check: Callable[[], None] = lambda: None,
+        after_commit: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`check` is called before a transaction and before its COMMIT; what it raises, every job gets."""
         self._engine = engine
+        self._check = check
         self._after_commit = after_commit
         self.counts = Counts()
-        self.health = Health()
+        self.health = health
         self._jobs: deque[Job] = deque()
         self._resting = False
         self._calls: queue.SimpleQueue[None] = queue.SimpleQueue()
@@ -137,6 +148,7 @@ class Writer:
 
     def _transact(self, jobs: list[Job]) -> bool:
         """Whether it was committed; a job that failed alone has its error and nothing was written."""
+        self._check()
         with self._engine.connect() as conn:
             transaction = conn.begin()
             try:
@@ -150,8 +162,10 @@ class Writer:
                 transaction = conn.begin()
                 for job in jobs:
                     self._run_alone(conn, job)
+            self._check()
             transaction.commit()
-        self.health.worked()
+        if any(job.error is None for job in jobs):
+            self.health.worked("write")
         self._after_commit()
         return True
 
@@ -160,12 +174,15 @@ class Writer:
         try:
             (job.result,) = job.handler(conn, [job.item])
         except Exception as exc:
-            conn.exec_driver_sql("ROLLBACK TO SAVEPOINT job")
+            try:
+                conn.exec_driver_sql("ROLLBACK TO SAVEPOINT job")
+            except DBAPIError:  # a full disk undoes the whole transaction, so that all of its jobs failed
+                raise exc from None
             job.error = self._translate(exc)
         conn.exec_driver_sql("RELEASE SAVEPOINT job")
 
     def _translate(self, exc: BaseException) -> BaseException:
-        return self.health.failed(exc) if isinstance(exc, TROUBLE) else exc
+        return self.health.failed(exc, "write") if isinstance(exc, DBAPIError) and is_trouble(exc) else exc
 
 
 def _grouped(jobs: list[Job]) -> Iterable[tuple[Handler, list[Job]]]:
