@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import time
 from collections.abc import AsyncGenerator, Container
 from typing import Any, TypeVar
 
@@ -13,6 +14,8 @@ from starlette.types import Scope
 
 from app.api.problems import from_validation
 from app.errors import BadRequest, FieldError, TooLarge, TooSlow, Unprocessable, UnsupportedMedia
+from app.settings import ServerSettings
+from layers.ports import Clock
 from layers.strict_json import StrictJsonError, loads
 
 T = TypeVar("T")
@@ -63,16 +66,57 @@ def check_length(scope: Scope, limit: int) -> None:
         raise _too_large(limit)
 
 
+class Pace:
+    """How long may be waited for a body: for each piece so long, and for all of it no longer than a slow line takes.
+
+    `patience` is in seconds, and is also what the whole body has beyond its bytes over `rate`, in bytes per second.
+    Only waiting counts, not what is done with a piece meanwhile.
+    """
+
+    def __init__(self, patience: float, rate: float, clock: Clock = time.monotonic) -> None:
+        self._patience = patience
+        self._rate = rate
+        self._clock = clock
+        self._size = 0
+        self._waited = 0.0
+
+    async def receive(self, request: Request) -> tuple[bytes, bool]:
+        """The next piece, and whether more will come. Raises `TooSlow`."""
+        left = self._patience + self._size / self._rate - self._waited
+        if left <= 0:
+            raise TooSlow(f"the body came slower than {self._rate:,g} bytes a second")
+        began = self._clock()
+        try:
+            async with asyncio.timeout(min(left, self._patience)):
+                message = await request.receive()
+        except TimeoutError:
+            if left < self._patience:
+                raise TooSlow(f"the body came slower than {self._rate:,g} bytes a second") from None
+            raise TooSlow(f"nothing more of the body came for {self._patience:g} s") from None
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        part = message.get("body", b"")
+        self._waited += self._clock() - began
+        self._size += len(part)
+        return part, message.get("more_body", False)
+
+
+def _pace(request: Request) -> Pace:
+    server: ServerSettings = request.scope["state"]["services"].settings.server
+    return Pace(server.body_timeout, server.body_min_rate)
+
+
 async def chunks(request: Request, limit: int) -> AsyncGenerator[bytes, None]:
-    """The body piece by piece. Raises `TooLarge` beyond `limit` bytes, whatever length was announced.
+    """The body piece by piece. Raises `TooLarge` beyond `limit` bytes, whatever length was announced, and `TooSlow`.
 
     The rest of a refused body is left to the server, which reads and drops it, so that the client gets its answer.
     """
     check_length(request.scope, limit)
+    pace = _pace(request)
     size = 0
     more = True
     while more:
-        part, more = await _receive(request)
+        part, more = await pace.receive(request)
         size += len(part)
         if size > limit:
             raise _too_large(limit)
@@ -80,29 +124,18 @@ async def chunks(request: Request, limit: int) -> AsyncGenerator[bytes, None]:
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    """The whole body, at most `limit` bytes."""
+    """The whole body, at most `limit` bytes. Raises `TooLarge`, `TooSlow`."""
     check_length(request.scope, limit)
-    body, more = await _receive(request)  # small bodies arrive whole
+    pace = _pace(request)
+    body, more = await pace.receive(request)  # small bodies arrive whole
     parts, size = [body], len(body)
     while more and size <= limit:
-        part, more = await _receive(request)
+        part, more = await pace.receive(request)
         parts.append(part)
         size += len(part)
     if size > limit:
         raise _too_large(limit)
     return body if len(parts) == 1 else b"".join(parts)
-
-
-async def _receive(request: Request) -> tuple[bytes, bool]:
-    patience = request.scope["state"]["services"].settings.server.body_timeout
-    try:
-        async with asyncio.timeout(patience):
-            message = await request.receive()
-    except TimeoutError:
-        raise TooSlow(f"nothing more of the body came for {patience:g} s") from None
-    if message["type"] == "http.disconnect":
-        raise ClientDisconnect
-    return message.get("body", b""), message.get("more_body", False)
 
 
 def _too_large(limit: int) -> TooLarge:

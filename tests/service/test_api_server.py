@@ -135,3 +135,39 @@ async def test_a_body_that_stops_coming_is_given_up(settings, path: str) -> None
             status, body = await read_answer(stream)
     assert status == 408
     assert json.loads(body)["type"] == "/problems/too-slow"
+
+
+FILE = 'Content-Disposition: form-data; name="dataset"; filename="d.csv"'
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "begin"),
+    [
+        ("/evaluate", "application/json", ""),
+        ("/evaluate/batch", "application/x-ndjson", ""),
+        ("/datasets", "text/csv", ""),
+        ("/runs", "multipart/form-data; boundary=b", f"--b\r\n{FILE}\r\n\r\n"),
+    ],
+)
+async def test_a_body_that_drips_is_given_up(settings, path: str, kind: str, begin: str) -> None:
+    """However it is read, it comes at a least rate on the whole: else a byte now and then would hold a connection."""
+    server = settings.server.model_copy(
+        update={"body_timeout": 0.05, "body_min_rate": 10**9, "max_body_bytes": 10**9, "max_upload_bytes": 10**9}
+    )
+    patient = settings.model_copy(update={"server": server})
+    text = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\nContent-Length: 900000000\r\n\r\n"
+
+    async with served(patient) as port, await anyio.connect_tcp("127.0.0.1", port) as stream:
+
+        async def drip() -> None:
+            await stream.send((text + begin).encode())
+            while True:
+                await stream.send(b" ")
+                await anyio.lowlevel.checkpoint()
+
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as group:
+                group.start_soon(drip)
+                status, body = await read_answer(stream)
+                group.cancel_scope.cancel()
+    assert (status, json.loads(body)["type"]) == (408, "/problems/too-slow")
