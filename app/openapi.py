@@ -30,7 +30,8 @@ _SCHEMES = {
 }
 _INTRODUCTION = (
     "Judges what other AI services decided. Errors are problems of RFC 9457. Without a configured API key the service "
-    "listens on loopback only, and asks for none. `X-Request-ID` is handed back on every answer."
+    "listens on loopback only, and asks for none. `X-Request-ID` is handed back on every answer. Fields and query "
+    "parameters that are not known are refused."
 )
 _HEADERS_OF = {
     401: {"WWW-Authenticate": "How to authenticate"},
@@ -215,11 +216,11 @@ def _responses(operation: Operation, schemas: _Schemas) -> JsonDict:
 
 def _refusals(operation: Operation) -> Iterator[type[ServiceError]]:
     """What follows from the operation's other properties, and what it says itself; each once."""
-    follows: list[type[ServiceError]] = []
+    follows: list[type[ServiceError]] = [errors.Unprocessable]  # an unknown query parameter
     if operation.needs != "open":
         follows += [errors.Unauthorized, errors.Forbidden, errors.Unavailable]
     if operation.body:
-        follows += [errors.BadRequest, errors.TooSlow, errors.TooLarge, errors.UnsupportedMedia, errors.Unprocessable]
+        follows += [errors.BadRequest, errors.TooSlow, errors.TooLarge, errors.UnsupportedMedia]
     if operation.query is not None:
         follows.append(errors.BadRequest)
     yield from dict.fromkeys([*follows, *operation.refuses, InternalError])

@@ -1,19 +1,24 @@
-"""Query parameters: each given at most once unless it is a list, of the type it says, unknown ones ignored."""
+"""Query parameters: each known, given at most once unless it is a list, of the type it says."""
 
 from __future__ import annotations
 
+import difflib
 import re
 from datetime import datetime
 from typing import Annotated, Any, TypeVar, get_origin
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
-from app.errors import BadRequest, NotFound
+from app.errors import BadRequest, NotFound, Unprocessable
 from app.store.ids import to_text
 from app.store.paging import DEFAULT_LIMIT, MAX_LIMIT
 
 M = TypeVar("M", bound=BaseModel)
+
+_SHOWN = 64
+"""Characters of an unknown parameter that are said back."""
 
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
@@ -76,22 +81,43 @@ class Paged(Query):
     cursor: Annotated[Text | None, Field(description="`next_cursor` of the page before")] = None
 
 
+def refuse_unknown(query_string: bytes, model: type[BaseModel] | None) -> None:
+    """Raise `Unprocessable` naming a parameter that `model` does not have; None = there are none to give."""
+    known = model.model_fields if model is not None else {}
+    for name in QueryParams(query_string):
+        if name not in known:
+            raise Unprocessable(f"there is no query parameter {_shown(name)}{_hint(name, list(known))}")
+
+
+def _shown(name: str) -> str:
+    return repr(name[:_SHOWN].encode("utf-8", "replace").decode())
+
+
+def _hint(name: str, known: list[str]) -> str:
+    if not known:
+        return "; this operation takes none"
+    close = difflib.get_close_matches(name[:_SHOWN], known, n=1)
+    return (
+        f"; did you mean {close[0]}?" if close else f"; there {'is' if len(known) == 1 else 'are'} {', '.join(known)}"
+    )
+
+
 def parse_query(request: Request, model: type[M]) -> M:
-    """The query parameters that `model` knows; those that are tuples may be repeated.
+    """The query parameters of `model`, which is the operation's; those that are tuples may be repeated.
 
     Raises `BadRequest` naming the parameter that is wrong.
     """
-    given: dict[str, Any] = {}
+    several: dict[str, list[str]] = {}
     for name, value in request.query_params.multi_items():
-        field = model.model_fields.get(name)
-        if field is None:
-            continue
-        if get_origin(field.annotation) is tuple:
-            given[name] = (*given.get(name, ()), value)
-        elif name in given:
+        several.setdefault(name, []).append(value)
+    given: dict[str, Any] = {}
+    for name, values in several.items():
+        if get_origin(model.model_fields[name].annotation) is tuple:
+            given[name] = tuple(values)
+        elif len(values) > 1:
             raise BadRequest(f"the query parameter {name} is given more than once")
         else:
-            given[name] = value
+            given[name] = values[0]
     try:
         return model.model_validate(given)
     except ValidationError as exc:

@@ -15,6 +15,7 @@ from app.api.access import Access
 from app.api.body import header
 from app.api.operation import Operation
 from app.api.problems import InternalError, MethodNotAllowed, instance_of, problem_response
+from app.api.query import refuse_unknown
 from app.errors import ServiceError, Unavailable
 from layers.errors import ConfigurationError, DependencyError
 
@@ -54,6 +55,8 @@ class Resource:
         if operation is None:
             return self._without_operation(scope)
         self._access.check(scope, operation.needs)
+        if scope["query_string"]:
+            refuse_unknown(scope["query_string"], operation.query)
         return await operation.handler(Request(scope, receive))
 
     def _without_operation(self, scope: Scope) -> Response:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 
 import httpx
 import pytest
+
+from app.openapi import SERVED
 
 pytestmark = pytest.mark.anyio
 
@@ -199,8 +202,33 @@ async def test_a_bad_query_parameter_is_named(http: httpx.AsyncClient, query: st
     assert query.partition("=")[0] in problem["detail"]
 
 
-async def test_unknown_query_parameters_are_ignored(http: httpx.AsyncClient) -> None:
-    assert (await http.get("/evaluations?utm_source=%ff&limit=5")).status_code == 200
+def paths() -> list[tuple[str, str]]:
+    return [(each.method, re.sub(r"\{\w+\}", "x", each.path)) for each in SERVED]
+
+
+@pytest.mark.parametrize(("method", "path"), paths())
+async def test_an_unknown_query_parameter_is_refused_and_named(http: httpx.AsyncClient, method: str, path: str) -> None:
+    """By every operation: one that is misspelt would else change nothing and say nothing."""
+    problem = check_problem(await http.request(method, f"{path}?limits=1"), 422)
+    assert "no query parameter 'limits'" in problem["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("/evaluations?limits=1", "did you mean limit?"),
+        ("/evaluations?Limit=1", "did you mean limit?"),
+        ("/evaluations?limit=1&zzz=", "there are limit, cursor, prediction_id"),
+        ("/evaluations/x?nothing=1", "there is revision"),
+        ("/breakers?a=1", "this operation takes none"),
+        ("/breakers?%ff%00=1", "this operation takes none"),
+        ("/breakers?" + "a" * 9_000 + "=1", "'" + "a" * 64 + "'"),
+    ],
+)
+async def test_who_misspells_a_query_parameter_is_told_what_there_is(
+    http: httpx.AsyncClient, path: str, says: str
+) -> None:
+    assert says in check_problem(await http.get(path), 422)["detail"]
 
 
 async def test_headers_with_any_bytes_do_no_harm(http: httpx.AsyncClient) -> None:
