@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from adapters.payload import example_id
-from layers.errors import DependencyRejected
 from layers.model import EvalExample, EvalPrediction
+from layers.recorded import recorded_prediction
 
 NAME = "recorded"
 
@@ -18,15 +18,13 @@ class RecordedSystem:
     immediate = True
 
     async def predict(self, example: EvalExample) -> EvalPrediction:
-        """The example's own prediction, under the example's id.
+        """The example's own prediction, untouched but for an example without id, whose prediction gets its default.
 
-        Raises `DependencyRejected` (kind `no_prediction`) when it carries none.
+        Raises `DependencyRejected`: kind `no_prediction` when it carries none, `foreign_prediction` when the one it
+        carries has another's id.
         """
-        if example.prediction is None:
-            raise DependencyRejected(
-                NAME, "no_prediction", "the example carries no `prediction`; the system `recorded` asks nobody for one"
-            )
-        name = example_id(example)
-        return (
-            example.prediction if example.prediction.id == name else example.prediction.model_copy(update={"id": name})
+        prediction = recorded_prediction(
+            example, NAME, "the example carries no `prediction`; the system `recorded` asks nobody for one"
         )
+        name = example_id(example)
+        return prediction if prediction.id == name else prediction.model_copy(update={"id": name})

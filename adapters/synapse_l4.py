@@ -79,10 +79,11 @@ class SynapseSystem:
         `extraction_failed` or `invalid_input`; `emit_failed` is `DependencyUnavailable`. Not sent again by itself once
         Synapse may have worked on it.
         """
+        body = body_from(example)
         reply = await self.client.call(
             "POST",
             f"{self.base_url.rstrip('/')}/ingest",
-            json=body_from(example),
+            json=body,
             expect={422, 500, 502},
             read=read_reply,
             repeatable=False,  # whatever it worked on may already be on the stream
@@ -93,8 +94,13 @@ class SynapseSystem:
             raw_output=reply["axiom"],
             label=reading.label,
             confidence=reading.confidence,
-            metadata=reading.metadata,
+            metadata=_with_asked(reading.metadata, body["source_id"]),
         )
+
+
+def _with_asked(metadata: JsonObject, asked: str) -> JsonObject:
+    """Synapse does not promise to name the source that it was given: where it names another, both are on record."""
+    return metadata if metadata.get("source_id", asked) == asked else {**metadata, "asked_source_id": asked}
 
 
 def read_reply(reply: Reply) -> JsonObject:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from app.errors import FieldError
 from app.runs.parse_csv import read_csv
 from app.runs.parse_json import read_json
-from app.runs.parsing import DatasetError, Raw, read_ndjson
+from app.runs.parsing import DatasetError, Raw, bad, read_ndjson
 from layers.canonical import canonical_bytes
 from layers.model import EvalDataset, EvalExample, JsonObject
 
@@ -91,7 +91,14 @@ def with_ids(dataset: EvalDataset) -> Iterator[EvalExample]:
     if not dataset.examples:
         raise EmptyDataset
     for position, example in enumerate(dataset.examples):
-        yield example if example.id is not None else example.model_copy(update={"id": str(position)})
+        yield example if example.id is not None else _numbered(example, str(position))
+
+
+def _numbered(example: EvalExample, name: str) -> EvalExample:
+    """An example that named none, and so contradicts no id of its prediction, under its position."""
+    prediction = example.prediction
+    own = None if prediction is None else prediction.model_copy(update={"id": name})
+    return example.model_copy(update={"id": name, "prediction": own})
 
 
 def load_dataset(source: Source | Path) -> EvalDataset:
@@ -149,15 +156,24 @@ def _example(raw: Raw, position: int) -> EvalExample:
     value = raw.value
     if not isinstance(value, dict):
         raise DatasetError("an example must be a JSON object", [FieldError(f"/examples/{position}", "not an object")])
-    if value.get("id") is None:
-        value = {**value, "id": str(position)}
     prediction = value.get("prediction")
     if isinstance(prediction, dict) and "id" not in prediction:
-        value = {**value, "prediction": {**prediction, "id": value["id"]}}
+        name = str(position) if value.get("id") is None else value["id"]
+        value = {**value, "prediction": {**prediction, "id": name}}
     try:
-        return EvalExample.model_validate(value)
+        example = EvalExample.model_validate(value)
     except ValidationError as exc:
         raise _explain(exc, raw, position) from None
+    if example.id is None:
+        return _numbered(example, str(position))
+    if example.prediction is not None and example.prediction.id != example.id:
+        raise _foreign(example.prediction.id, example.id, raw, position)
+    return example
+
+
+def _foreign(given: str, name: str, raw: Raw, position: int) -> DatasetError:
+    message = f"the prediction {given[:80]!r} is not of the example {name[:80]!r}: give it the same id, or none"
+    return bad(message, pointer=f"/examples/{position}/prediction/id", line=raw.line)
 
 
 def _explain(exc: ValidationError, raw: Raw, position: int) -> DatasetError:

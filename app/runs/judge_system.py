@@ -19,6 +19,7 @@ from layers.model import (
 )
 from layers.ports import Layer, LayerInput, Skip
 from layers.profile import SystemProfile
+from layers.recorded import recorded_prediction
 
 NAME = "judge"
 
@@ -35,10 +36,8 @@ class JudgeSystem:
     profile: SystemProfile
 
     async def predict(self, example: EvalExample) -> EvalPrediction:
-        """The verdict as a prediction. Raises `DependencyError` when no judge gave one."""
-        recorded = example.prediction
-        if recorded is None:
-            raise DependencyRejected(NAME, "no_prediction", "the example carries no `prediction` to judge")
+        """The verdict as a prediction. Raises `DependencyError` when no judge gave one, or there is none to judge."""
+        recorded = recorded_prediction(example, NAME, "the example carries no `prediction` to judge")
         verdict = await self._ask(recorded, example)
         if verdict.verdict_label is None:
             raise _no_verdict(verdict.attempts)

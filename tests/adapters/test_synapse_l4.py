@@ -51,6 +51,14 @@ async def predict(handler: Callable[..., Any], **more: Any) -> Any:
         return await SynapseSystem(client, BASE).predict(EXAMPLE)
 
 
+@pytest.mark.anyio
+async def test_an_axiom_about_another_source_is_noticed():
+    """Who was asked about and who the answer names are both on record; where they are one, nothing is added."""
+    assert (await predict(axiom(source_id="other"))).metadata["asked_source_id"] == "e-1"
+    same = (await predict(axiom(source_id="e-1"))).metadata
+    assert (same["source_id"], same.get("asked_source_id")) == ("e-1", None)
+
+
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 

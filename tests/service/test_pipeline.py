@@ -335,7 +335,7 @@ async def test_a_judge_is_measured_against_labels_by_each_instrument_path(tmp_pa
             "id": f"{label}-{number}",
             "input": {"merchant": f"{label}-{number}"},
             "expected_label": label,
-            "prediction": {"id": "x", "raw_output": {"risk_level": label}, "label": label, "confidence": 0.95},
+            "prediction": {"raw_output": {"risk_level": label}, "label": label, "confidence": 0.95},
         }
         for label in ("high", "low", "medium")
         for number in range(2)

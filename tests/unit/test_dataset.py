@@ -12,12 +12,15 @@ from app.runs.dataset import (
     EmptyDataset,
     Source,
     example_bytes,
+    examples_of,
     format_of,
     load_dataset,
     parse_dataset,
     read_examples,
+    with_ids,
 )
 from app.runs.parsing import DatasetError
+from layers.model import EvalDataset, EvalExample, EvalPrediction
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30)
 EXAMPLE = st.fixed_dictionaries(
@@ -221,3 +224,28 @@ def test_the_ending_tells_the_format(tmp_path) -> None:
     path = tmp_path / "set.csv"
     path.write_text("expected_label\nhigh\n")
     assert load_dataset(path).examples[0].expected_label == "high"
+
+
+@pytest.mark.parametrize("form", ["json", "ndjson", "csv"])
+def test_a_prediction_of_another_example_is_refused(form) -> None:
+    """Whatever was said of another item is not scored under this one's name."""
+    prediction = {"id": "b", "raw_output": {}, "label": "x", "confidence": 1}
+    quoted = json.dumps(prediction).replace('"', '""')
+    text = {
+        "json": json.dumps([{"id": "a", "expected_label": "x", "prediction": prediction}]),
+        "ndjson": json.dumps({"id": "a", "expected_label": "x", "prediction": prediction}),
+        "csv": f'id,expected_label,prediction\na,x,"{quoted}"\n',
+    }[form]
+    with pytest.raises(DatasetError, match="the prediction 'b' is not of the example 'a'") as caught:
+        parse_dataset(text.encode(), form)
+    assert caught.value.errors[0].pointer == "/examples/0/prediction/id"
+
+
+def test_an_example_without_id_lends_its_position_to_its_prediction() -> None:
+    """It named no id that its prediction's could contradict."""
+    prediction = EvalPrediction(id="b", raw_output={}, label="x", confidence=1)
+    nameless = EvalExample(expected_label="x", prediction=prediction)
+    (read,) = examples_of([nameless.model_dump()])
+    (numbered,) = with_ids(EvalDataset(examples=(nameless,)))
+    assert read == numbered
+    assert (read.id, read.prediction.id) == ("0", "0")

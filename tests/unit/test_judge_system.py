@@ -55,9 +55,9 @@ class Bench:
         return self.said
 
 
-def example(label: str = "low", expected: str = "high") -> EvalExample:
-    recorded = EvalPrediction(id="p", raw_output={"risk_level": label}, label=label, confidence=0.9)
-    return EvalExample(id="1", input={"amount": 5}, expected_label=expected, prediction=recorded)
+def example(label: str = "low", expected: str = "high", *, name: str = "1", of: str | None = None) -> EvalExample:
+    recorded = EvalPrediction(id=of or name, raw_output={"risk_level": label}, label=label, confidence=0.9)
+    return EvalExample(id=name, input={"amount": 5}, expected_label=expected, prediction=recorded)
 
 
 async def test_the_judges_label_is_scored_and_its_instrument_path_stands_on_the_record() -> None:
@@ -97,7 +97,15 @@ async def test_an_example_without_a_prediction_has_nothing_to_judge() -> None:
         await JudgeSystem(Bench(verdict("low")), PROFILE).predict(EvalExample(id="1", expected_label="low"))
 
 
+async def test_a_prediction_of_another_item_is_not_judged() -> None:
+    """Its verdict would count for this one."""
+    judge = Bench(verdict("high"))
+    with pytest.raises(DependencyRejected) as caught:
+        await JudgeSystem(judge, PROFILE).predict(example(of="2"))
+    assert caught.value.kind == "foreign_prediction"
+
+
 async def test_verdicts_are_scored_against_the_labels_and_failures_counted_apart() -> None:
-    examples = (example(expected="high"), example(expected="low").model_copy(update={"id": "2"}))
+    examples = (example(expected="high"), example(expected="low", name="2"))
     report = await run_eval(JudgeSystem(Bench(verdict("high")), PROFILE), EvalDataset(examples=examples))
     assert (report.correct, report.n_scored, report.n_failed) == (1, 2, 0)
