@@ -10,9 +10,10 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, Executable, delete, func, insert, select, update
+from sqlalchemy import Connection, UpdateBase, and_, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from app.errors import Unavailable
 from app.runs.dataset import MAX_LISTED, DuplicateExampleIds, example_bytes
 from app.runs.tables import dataset_examples, datasets
 from app.store.database import Database
@@ -23,7 +24,14 @@ from layers.model import EvalExample
 BATCH = 500
 """Rows that one write takes, so that a large upload never keeps `/evaluate` from the writer for long."""
 
-DELETE_BATCH = 5_000
+DELETE_BATCH = 500
+"""Rows that one write takes away, for the same reason."""
+
+_GIVEN_UP = ""
+"""Stands in `created_at` of an upload that is being taken away: earlier than any time."""
+
+_UNFINISHED = datasets.c.dataset_id.is_(None)
+_ALIVE = and_(_UNFINISHED, datasets.c.created_at != _GIVEN_UP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +74,23 @@ class DatasetStore:
         return None if row is None else StoredDataset(row.dataset_no, dataset_id, row.n_examples)
 
     async def drop_unfinished(self, before: str) -> None:
-        """Forget uploads that were begun before that time and never came to an end."""
-        query = select(datasets.c.dataset_no).where(datasets.c.dataset_id.is_(None), datasets.c.created_at < before)
-        for number in await self._database.read(lambda conn: conn.scalars(query).all()):
-            await self._drop(number)
+        """Forget uploads that came to no end and of which nothing came since that time, in small steps.
+
+        An upload that goes on meanwhile, in whatever process, either keeps all it has or is refused.
+        """
+        silent = and_(_UNFINISHED, datasets.c.created_at < before)
+        for number in await self._database.read(
+            lambda conn: conn.scalars(select(datasets.c.dataset_no).where(silent)).all()
+        ):
+            mark = update(datasets).where(datasets.c.dataset_no == number, silent).values(created_at=_GIVEN_UP)
+            if await self._database.write(partial(_execute, statement=mark)):
+                await self._drop(number)
 
     async def _fill(self, number: int, examples: Iterator[EvalExample]) -> tuple[str, int]:
         digest, count = hashlib.sha256(), 0
         while rows := await asyncio.to_thread(_rows, number, count, examples, digest):
             count += len(rows)
-            await self._database.write(partial(insert_rows, table=dataset_examples, rows=rows))
+            await self._database.write(partial(_grow, number=number, rows=rows))
         return "sha256:" + digest.hexdigest(), count
 
     async def _check_unique(self, number: int) -> None:
@@ -97,11 +112,12 @@ class DatasetStore:
     async def _seal(self, dataset: StoredDataset) -> StoredDataset:
         change = (
             update(datasets)
-            .where(datasets.c.dataset_no == dataset.no)
-            .values(dataset_id=dataset.id, n_examples=dataset.n_examples)
+            .where(datasets.c.dataset_no == dataset.no, _ALIVE)
+            .values(dataset_id=dataset.id, n_examples=dataset.n_examples, created_at=now())
         )
         try:
-            await self._database.write(partial(_execute, statement=change))
+            if not await self._database.write(partial(_execute, statement=change)):
+                raise _given_up()
         except IntegrityError:  # somebody stored the same content meanwhile
             known = await self.find(dataset.id)
             if known is None:
@@ -119,7 +135,7 @@ class DatasetStore:
                 dataset_examples.c.position.between(start, start + DELETE_BATCH - 1),
             )
             await self._database.write(partial(_execute, statement=some))
-        gone = delete(datasets).where(datasets.c.dataset_no == number, datasets.c.dataset_id.is_(None))
+        gone = delete(datasets).where(datasets.c.dataset_no == number, _UNFINISHED)
         await self._database.write(partial(_execute, statement=gone))
 
 
@@ -128,8 +144,21 @@ def _open(conn: Connection) -> int:
     return int(conn.execute(row).scalar_one())
 
 
-def _execute(conn: Connection, statement: Executable) -> None:
-    conn.execute(statement)
+def _grow(conn: Connection, number: int, rows: list[tuple[Any, ...]]) -> None:
+    """Add rows to an upload, and let everybody see that it is alive."""
+    alive = update(datasets).where(datasets.c.dataset_no == number, _ALIVE).values(created_at=now())
+    if not _execute(conn, alive):
+        raise _given_up()
+    insert_rows(conn, dataset_examples, rows)
+
+
+def _given_up() -> Unavailable:
+    return Unavailable("the upload rested so long that it was given up; send it again")
+
+
+def _execute(conn: Connection, statement: UpdateBase) -> int:
+    """How many rows were concerned."""
+    return conn.execute(statement).rowcount
 
 
 def _rows(number: int, start: int, examples: Iterator[EvalExample], digest: Any) -> list[tuple[Any, ...]]:

@@ -7,7 +7,6 @@ import dataclasses
 import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from app.errors import Conflict, NotFound, Unprocessable
@@ -39,7 +38,6 @@ from app.runs.store import RunStore, StoredRun
 from app.runs.submission import LOOKED_AT, check_examples, check_request, new_run
 from app.settings import RunSettings
 from app.store.database import Database
-from app.store.ids import to_text
 from app.store.paging import encode_cursor
 from layers.model import EvalDataset, EvalExample
 from layers.ports import System
@@ -48,9 +46,6 @@ logger = logging.getLogger(__name__)
 
 MAX_PREDICTIONS = 10_000
 """Predictions that a report may carry; of a larger run they are had as records."""
-
-_DEAD_UPLOAD = timedelta(hours=1)
-"""After how long an upload that came to no end is forgotten; until then its rows only take up room."""
 
 
 class RunService:
@@ -86,7 +81,6 @@ class RunService:
         On leaving all work stops at once; the rest is done by others, or next time.
         """
         async with self._crew.at_work():
-            await self._datasets.drop_unfinished(to_text(datetime.now(UTC) - _DEAD_UPLOAD))
             yield
 
     async def submit(

@@ -18,7 +18,7 @@ datasets = Table(
     Column("n_examples", Integer, nullable=False),
     Column("created_at", String(27), nullable=False),
 )
-"""`dataset_id` is null while the examples are still coming in."""
+"""`dataset_id` is null while the examples are still coming in, and `created_at` then tells when the last ones came."""
 
 dataset_examples = Table(
     "dataset_examples",

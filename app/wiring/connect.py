@@ -24,10 +24,12 @@ from app.log.service import LogService
 from app.main import create_app
 from app.reports.service import ReportService
 from app.runs import judge_system
+from app.runs.dataset_store import DatasetStore
 from app.runs.dbos_engine import DbosEngine
 from app.runs.engine import IdleEngine, RunEngine
 from app.runs.event_store import EventStore
 from app.runs.events import RunEvents
+from app.runs.leftovers import Leftovers
 from app.runs.service import RunService
 from app.services import Connect, Services
 from app.settings import Settings
@@ -207,4 +209,7 @@ class _Builder:
         )
         if self.execute:
             await self.stack.enter_async_context(service.at_work())
+            group = await self.stack.enter_async_context(anyio.create_task_group())
+            self.stack.callback(group.cancel_scope.cancel)
+            group.start_soon(Leftovers(DatasetStore(database)).clear_for_ever)
         return service

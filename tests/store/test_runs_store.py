@@ -99,20 +99,6 @@ async def test_uploads_at_the_same_time_make_one_dataset(database: Database) -> 
     assert (await rows_of(database, datasets), await rows_of(database, dataset_examples)) == (1, 50)
 
 
-async def test_what_a_dead_process_left_is_forgotten(database: Database) -> None:
-    store = DatasetStore(database)
-    whole = await store.add(with_ids(dataset(1)))
-    await database.write(_abandon)
-    assert await rows_of(database, datasets) == 2
-    await store.drop_unfinished(now())
-    assert await rows_of(database, datasets) == 1
-    assert await store.find(whole.id) == whole
-
-
-def _abandon(conn) -> None:
-    conn.execute(datasets.insert().values(dataset_id=None, n_examples=0, created_at=now()))
-
-
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 
