@@ -12,6 +12,7 @@ JsonObject: TypeAlias = dict[str, Any]
 
 Identifier: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 Label: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+Axis: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 UnitInterval: TypeAlias = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
@@ -44,9 +45,9 @@ class EvalExample(Value):
     id: Identifier | None = None
     input: JsonObject = Field(default_factory=dict)
     expected_label: Label
-    expected_labels: dict[str, Label] | None = None
+    expected_labels: dict[Axis, Label] | None = Field(default=None, max_length=64)
     prediction: EvalPrediction | None = None
-    group: str | None = None
+    group: str | None = Field(default=None, max_length=512)
     metadata: JsonObject = Field(default_factory=dict)
 
 

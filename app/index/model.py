@@ -24,7 +24,7 @@ class IndexItem(Value):
     vector: Annotated[tuple[Number, ...], Field(min_length=1, max_length=65_536)] | None = None
     input: JsonObject | None = None
     label: Label | None = None
-    policy_epoch: str | None = None
+    policy_epoch: str | None = Field(default=None, max_length=256)
     metadata: JsonObject = Field(default_factory=dict)
 
     @model_validator(mode="after")

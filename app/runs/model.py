@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Generic, Literal, TypeVar
+from typing import Annotated, Generic, Literal, TypeAlias, TypeVar
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from app.runs.figures import Calibration, Repeats, Scores, Slice
 from layers.model import EvalPrediction, Identifier, JsonObject, Label, Value
 
 SCHEMA_VERSION: Literal[1] = 1
 """Version of the report's shape; it goes up when a field changes its meaning."""
+
+LabelKey: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=128)]
+LabelValue: TypeAlias = Annotated[str, StringConstraints(max_length=512)]
 
 T = TypeVar("T")
 
@@ -58,7 +61,7 @@ class RunRequest(Value):
     name: str | None = Field(default=None, max_length=256)
     dataset_id: str | None = Field(default=None, pattern=r"^sha256:[0-9a-f]{64}$")
     options: RunOptions = RunOptions()
-    labels: dict[str, str] = Field(default_factory=dict, max_length=64)
+    labels: dict[LabelKey, LabelValue] = Field(default_factory=dict, max_length=64)
 
 
 class Progress(Value):

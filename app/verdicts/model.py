@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from layers.model import Identifier, PromptRef, UnitInterval, Value
 
 SCHEMA_VERSION: Literal[1] = 1
 """Version of the record's shape; it goes up when a field changes its meaning."""
+
+CheckName: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 
 MAX_DETAIL = 4_000
 """Characters of a check's detail."""
@@ -158,7 +160,7 @@ class VerdictRequest(Value):
     """
 
     artifact: Identifier | None = None
-    checks: tuple[str, ...] | None = Field(default=None, min_length=1, max_length=50)
+    checks: tuple[CheckName, ...] | None = Field(default=None, min_length=1, max_length=50)
 
 
 class ArtifactState(Value):

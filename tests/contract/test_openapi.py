@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -97,3 +98,34 @@ def test_every_refusal_has_a_status() -> None:
     for each in family:
         if each is not errors.ServiceError:
             assert kind_of(each)
+
+
+def unbounded(schema: dict, where: str, inside: tuple[str, ...] = ()) -> Iterator[str]:
+    """The places in what a caller sends where a text, or the names or number of a map's entries, has no limit."""
+    if (reference := schema.get("$ref")) is not None:
+        name = reference.rsplit("/", 1)[1]
+        if name not in inside:
+            yield from unbounded(DOCUMENT["components"]["schemas"][name], where, (*inside, name))
+        return
+    fixed = {"enum", "const", "format", "maxLength"} & schema.keys()
+    if schema.get("type") == "string" and not fixed and not re.fullmatch(r"[^*+]+", schema.get("pattern", "*")):
+        yield where
+    entries = schema.get("additionalProperties")
+    if isinstance(entries, dict):
+        if "maxProperties" not in schema or "maxLength" not in schema.get("propertyNames", {}):
+            yield f"{where} (entries)"
+        yield from unbounded(entries, f"{where}/*", inside)
+    for name, part in schema.get("properties", {}).items():
+        yield from unbounded(part, f"{where}/{name}", inside)
+    several = [option for word in ("anyOf", "oneOf", "allOf", "prefixItems") for option in schema.get(word, [])]
+    for part in [*several, *filter(None, [schema.get("items")])]:
+        yield from unbounded(part, where, inside)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_text_that_is_sent_has_a_limit(operation: dict) -> None:
+    """Objects that are kept as they are, such as an example's input, are bounded by the body's size and depth alone."""
+    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+    query = [part for part in operation.get("parameters", []) if part["in"] == "query"]
+    found = [*unbounded(body, ""), *(each for part in query for each in unbounded(part["schema"], f"?{part['name']}"))]
+    assert not found
