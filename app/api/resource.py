@@ -16,7 +16,7 @@ from app.api.body import header
 from app.api.operation import Operation
 from app.api.problems import InternalError, MethodNotAllowed, instance_of, problem_response
 from app.api.query import refuse_unknown
-from app.errors import ServiceError, Unavailable
+from app.errors import ServiceError, Unavailable, Unprocessable
 from layers.errors import ConfigurationError, DependencyError
 
 logger = logging.getLogger(__name__)
@@ -74,6 +74,9 @@ def refusal_of(exc: Exception, scope: Scope) -> ServiceError:
         return Unavailable(f"{exc.dependency}: {exc.message}", retry_after=exc.retry_after)
     if isinstance(exc, ConfigurationError):  # found out at the first call only; it says what to change
         return Unavailable(str(exc))
+    if isinstance(exc, RecursionError):  # stored before depth was limited where it came in
+        log_unexpected(exc, f"{scope['method']} {instance_of(scope['path'])}")
+        return Unprocessable("what this is about is nested too deep to be read")
     return log_unexpected(exc, f"{scope['method']} {instance_of(scope['path'])}")
 
 

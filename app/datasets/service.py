@@ -19,7 +19,7 @@ from app.datasets.model import (
 )
 from app.datasets.store import NameStore
 from app.errors import NotAcceptable, NotFound
-from app.runs.dataset import Source, read_examples
+from app.runs.dataset import Source, read_examples, read_stored
 from app.runs.dataset_store import DatasetStore, StoredDataset
 from app.runs.model import Page
 from app.store.database import Database
@@ -91,12 +91,12 @@ class DatasetService:
         return Page(items=tuple(rows[:limit]), next_cursor=_more(rows, limit, lambda row: row.version))
 
     async def examples(self, dataset_id: str, *, limit: int, cursor: str | None = None) -> Page[StoredExample]:
-        """Examples in the dataset's order. Raises `NotFound`."""
+        """Examples in the dataset's order. Raises `NotFound`, `UnreadableExample`."""
         stored = await self._stored(dataset_id)
         start = 0 if cursor is None else int(decode_cursor(cursor, int)[0]) + 1
         rows = await self._names.examples(stored, start, limit + 1)
         more = encode_cursor(rows[limit - 1][0]) if len(rows) > limit else None
-        items = tuple(StoredExample.model_validate_json(data) for _, data in rows[:limit])
+        items = tuple(read_stored(data, position, StoredExample) for position, data in rows[:limit])
         return Page(items=items, next_cursor=more)
 
     async def export(self, dataset_id: str, form: Form) -> AsyncIterator[bytes]:

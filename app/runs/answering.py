@@ -10,6 +10,7 @@ import anyio
 from app.errors import Unavailable
 from app.runs.asking import Item
 from app.runs.chunks import ChunkStore, Claim
+from app.runs.dataset import UnreadableExample, read_stored
 from app.runs.keeping import Chunk
 from app.runs.model import BUSY, RunStatus
 from app.runs.observe import RunObserver
@@ -61,17 +62,26 @@ class Answering:
         return [(unit, repeat, rows[position]) for unit, position, repeat in units if (position, repeat) not in done]
 
     async def _execute(self, session: Session, chunk: Chunk, questions: list[tuple[int, int, bytes]]) -> None:
+        unreadable: list[UnreadableExample] = []
+
         def items() -> Iterator[Item]:
             for unit, repeat, data in questions:
                 if chunk.lost or not self.is_heard():
                     chunk.left = True
                     return
-                yield Item(unit, repeat, EvalExample.model_validate_json(data))
+                try:
+                    example = read_stored(data, unit // session.run.config.options.repeats, EvalExample)
+                except UnreadableExample as exc:  # told when the answers that are under way have been kept
+                    unreadable.append(exc)
+                    return
+                yield Item(unit, repeat, example)
 
         async with anyio.create_task_group() as group:
             group.start_soon(self._watch, session)
             await session.execution.run(items(), session.keeping(chunk.keep), chunk.claim.start)
             group.cancel_scope.cancel()
+        if unreadable:
+            raise unreadable[0]
 
     async def _watch(self, session: Session) -> None:
         """Show whether the run waits, and see whether somebody wants it to stop."""

@@ -6,9 +6,9 @@ import io
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, TypeAlias
+from typing import Any, BinaryIO, Literal, TypeAlias, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from app.errors import FieldError
 from app.runs.parse_csv import read_csv
@@ -16,6 +16,8 @@ from app.runs.parse_json import read_json
 from app.runs.parsing import DatasetError, Raw, bad, read_ndjson
 from layers.canonical import canonical_bytes
 from layers.model import EvalDataset, EvalExample, JsonObject
+
+M = TypeVar("M", bound=BaseModel)
 
 Format: TypeAlias = Literal["json", "ndjson", "csv"]
 
@@ -48,6 +50,10 @@ class DuplicateExampleIds(DatasetError):
             f"example ids must be unique; these are not: {shown}{more}",
             [FieldError("/examples", f"duplicate id {text[:80]!r}") for text in self.ids],
         )
+
+
+class UnreadableExample(DatasetError):
+    """A stored example is not what this version takes: too deep, say, from before that was refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +132,17 @@ def check_unique(ids: Iterable[str]) -> None:
         seen.add(text)
     if twice:
         raise DuplicateExampleIds(twice, len(twice))
+
+
+def read_stored(data: bytes, position: int, model: type[M]) -> M:
+    """An example as it is stored at `position` of its dataset. Raises `UnreadableExample`."""
+    try:
+        return model.model_validate_json(data)
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_input=False, include_context=False)[0]
+        message = first["msg"].removeprefix("Value error, ")[:200]
+        detail = f"the stored example at position {position} can't be read: {message}; as NDJSON it is had as it stands"
+        raise UnreadableExample(detail, [FieldError(f"/examples/{position}", message)]) from None
 
 
 def example_bytes(example: EvalExample) -> bytes:

@@ -13,7 +13,7 @@ from app.errors import Conflict, NotFound, Unprocessable
 from app.runs.analysis_store import AnalysisStore
 from app.runs.chunks import ChunkStore
 from app.runs.crew import Crew, Stores
-from app.runs.dataset import EmptyDataset, Source, read_examples, with_ids
+from app.runs.dataset import EmptyDataset, Source, read_examples, read_stored, with_ids
 from app.runs.dataset_store import DatasetStore, StoredDataset
 from app.runs.engine import RunEngine
 from app.runs.export import csv_lines, ndjson_lines
@@ -118,7 +118,7 @@ class RunService:
         profile = system.profile_under(request.options.driver)
         stored = await self._dataset(request, dataset)
         rows = await self._records.examples(stored.no, 0, LOOKED_AT)
-        check_examples([EvalExample.model_validate_json(data) for _, data in rows], profile)
+        check_examples([read_stored(data, position, EvalExample) for position, data in rows], profile)
         pipeline = system.pipelines.get(request.options.pipeline)
         run = new_run(request, stored, profile, self._settings, self._code_version, pipeline)
         run = dataclasses.replace(run, executor=self._crew.owner)

@@ -12,10 +12,10 @@ from pathlib import Path
 import httpx
 import pyarrow.parquet as pq
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from app.datasets.service import DatasetService
-from app.runs.dataset import read_examples
+from app.runs.dataset import UnreadableExample, read_examples
 from app.runs.dataset_store import BATCH
 from app.runs.tables import dataset_examples
 from app.settings import StoreSettings
@@ -316,3 +316,43 @@ def test_csv_reads_label_axes() -> None:
     data = b'id,expected_label,expected_labels\na,low,"{""risk"": ""high""}"\n'
     (one,) = read_examples(Source(io.BytesIO(data), "csv"))
     assert one.expected_labels == {"risk": "high"}
+
+
+# --- what should never have been stored -------------------------------------------------------------------------------
+
+
+async def poisoned(database: Database, position: int) -> str:
+    """A dataset of 30 examples, one of which is as deep as some other way in once let it be."""
+    deep = b'{"expected_label":"low","id":"p","input":' + b'{"a":' * 900 + b"1" + b"}" * 901
+    added = await DatasetService(database, max_examples=100).add_examples(
+        iter([EvalExample(id=str(n), expected_label="low") for n in range(30)])
+    )
+    spoil = update(dataset_examples).where(dataset_examples.c.position == position).values(example=deep)
+    await database.write(lambda conn: conn.execute(spoil))
+    return added.dataset_id
+
+
+async def test_a_page_with_an_unreadable_example_is_a_problem_that_names_it(http: httpx.AsyncClient, database) -> None:
+    """No failure of the service; NDJSON still gives what is stored."""
+    dataset_id = await poisoned(database, 3)
+    response = await http.get(f"/datasets/{dataset_id}/examples")
+    assert (response.status_code, response.json()["errors"][0]["pointer"]) == (422, "/examples/3")
+    assert "position 3 can't be read" in response.json()["detail"]
+    whole = await http.get(f"/datasets/{dataset_id}/examples", headers={"accept": NDJSON})
+    assert len(whole.text.splitlines()) == 30
+
+
+async def test_a_run_on_an_unreadable_example_is_refused_where_it_is_seen_at_once(database) -> None:
+    dataset_id = await poisoned(database, 3)
+    async with run_service(database, Scripted()) as runs:
+        with pytest.raises(UnreadableExample, match="position 3 can't be read"):
+            await runs.submit(request(dataset_id=dataset_id))
+
+
+async def test_a_run_that_comes_to_an_unreadable_example_says_so(database) -> None:
+    """What was answered before is kept, and the run ends instead of breaking again and again."""
+    dataset_id = await poisoned(database, 25)
+    async with run_service(database, Scripted()) as runs:
+        run = await ended(runs, (await runs.submit(request(dataset_id=dataset_id))).run_id)
+    assert (run.status, run.progress.n_done) == ("failed", 25)
+    assert "position 25 can't be read" in run.failure.message
