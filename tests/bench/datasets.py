@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 
 from tests.bench import servers
@@ -24,6 +25,7 @@ EACH = 100
 """One row in so many is changed, one removed and one added from the first version to the second."""
 
 BLOCK = 1_000
+POLICY = "[[regressions]]\ntolerated = 0.05\n[[regressions]]\nlabel = '*'\ntolerated = 0.05\n"
 READ = {"NDJSON": "application/x-ndjson", "CSV": "text/csv", "Parquet": "application/vnd.apache.parquet"}
 MOST_MB = 250.0
 
@@ -50,8 +52,10 @@ class Measured:
         old, rows = self._upload(1)
         new, more = self._upload(2)
         rows += more
-        rows += self._run(new)
-        rows += self._diff(old, new)
+        before, more = self._run(old, 1)
+        rows += more
+        after, more = self._run(new, 2)
+        rows += [*more, *self._gate(after, before), *self._diff(old, new)]
         for name, accept in READ.items():
             rows += self._read(new, name, accept)
         return rows
@@ -61,20 +65,39 @@ class Measured:
             dataset = upload(self._port, version, ROWS)
         return dataset, self._memory(f"upload of version {version}", seen)
 
-    def _run(self, dataset: str) -> list[Row]:
+    def _run(self, dataset: str, version: int) -> tuple[str, list[Row]]:
         with watched(self._pid) as seen, client(self._port) as http:
             run = http.post("/runs", json={"system": "recorded", "dataset_id": dataset}).raise_for_status().json()
             wait(self._port, run["run_id"], every=1.0)
-        return self._memory("run on the stored hash", seen)
+        return run["run_id"], self._memory(f"run on the hash of version {version}", seen)
+
+    def _gate(self, run: str, baseline: str) -> list[Row]:
+        body = {"policy": POLICY, "baseline": baseline}
+        with watched(self._pid) as seen, client(self._port) as http:
+            verdict = http.post(f"/runs/{run}/gate", json=body).raise_for_status().json()
+        pairs = verdict["comparison"]["pairs"]
+        found = [pairs[name]["count"] for name in ("missing", "added", "relabelled")]
+        if found != [ROWS // EACH] * 3:
+            raise RuntimeError(f"the gate found {found} missing, added and relabelled")
+        return self._memory("gate over both runs", seen)
 
     def _diff(self, old: str, new: str) -> list[Row]:
+        path, n = f"/datasets/{old}/diff/{new}", ROWS // EACH
         with watched(self._pid) as seen, client(self._port) as http:
-            diff = http.get(f"/datasets/{old}/diff/{new}").raise_for_status().json()
-        n = ROWS // EACH
+            diff = http.get(path).raise_for_status().json()
+        rows = self._memory("diff of two versions", seen)
         expected = {"added": n, "removed": n, "changed": n, "unchanged": ROWS - 2 * n}
         if diff["counts"] != expected:
             raise RuntimeError(f"the versions differ in {diff['counts']}, not in {expected}")
-        return self._memory("diff of two versions", seen)
+        with watched(self._pid) as seen, client(self._port) as http:
+            items, cursor = 0, None
+            while page := _page(http, path, cursor):
+                items, cursor = items + len(page["items"]), page["next_cursor"]
+                if cursor is None:
+                    break
+        if items != 3 * n:
+            raise RuntimeError(f"the pages list {items} differences, not {3 * n}")
+        return [*rows, *self._memory("all pages of the diff", seen)]
 
     def _read(self, dataset: str, name: str, accept: str) -> list[Row]:
         size = 0
@@ -89,6 +112,11 @@ class Measured:
         above = (seen.peak - self._idle) / 1e6
         print(f"{what}: {seen.seconds:.1f} s, RSS at most {above:.0f} MB above {self._idle / 1e6:.0f} MB", flush=True)
         return [at_most(f"{ROWS:,} rows, {what}: RSS above idle, MB", above, MOST_MB)]
+
+
+def _page(http: httpx.Client, path: str, cursor: str | None) -> dict[str, Any]:
+    params = {"limit": 500} if cursor is None else {"limit": 500, "cursor": cursor}
+    return dict(http.get(path, params=params).raise_for_status().json())
 
 
 def upload(port: int, version: int, n: int) -> str:
