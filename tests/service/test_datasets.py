@@ -356,3 +356,18 @@ async def test_a_run_that_comes_to_an_unreadable_example_says_so(database) -> No
         run = await ended(runs, (await runs.submit(request(dataset_id=dataset_id))).run_id)
     assert (run.status, run.progress.n_done) == ("failed", 25)
     assert "position 25 can't be read" in run.failure.message
+
+
+@pytest.mark.parametrize("keys", [64, 900, 1_000])
+async def test_no_way_in_takes_a_csv_that_is_too_deep(http: httpx.AsyncClient, keys: int) -> None:
+    """As the body or in a form, for a dataset or for a run: refused by the column's name, and nothing is stored."""
+    data = f"expected_label,input.{'.'.join('a' * keys)}\nx,1\n".encode()
+    form = {"dataset": ("d.csv", data)}
+    for response in (
+        await http.post("/datasets", content=data, headers={"content-type": CSV}),
+        await http.post("/datasets", files=form),
+        await http.post("/runs", files={**form, "request": (None, '{"system": "recorded"}')}),
+    ):
+        assert (response.status_code, response.json()["type"]) == (422, "/problems/invalid-dataset")
+        assert "column 'input.a.a." in response.json()["detail"]
+    assert (await http.get("/datasets")).json()["items"] == []
