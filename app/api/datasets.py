@@ -280,7 +280,7 @@ OPERATIONS = (
         tag="datasets",
         description=(
             "By `Accept`: a page of JSON, or all examples as a stream of NDJSON, CSV or Parquet. NDJSON holds the very "
-            "bytes whose hash is the dataset's id. CSV is safe to open in a spreadsheet and comes back as the same dataset: "
+            "bytes whose hash is the dataset's id. CSV is safe in a spreadsheet and comes back as the same dataset: "
             "its empty column `csv_quoting=apostrophe` tells that one apostrophe in front of a text is not part of it. "
             "Parquet needs the extra `parquet`."
         ),
