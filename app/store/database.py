@@ -14,6 +14,7 @@ from sqlalchemy.exc import DBAPIError
 
 from app.errors import Unavailable
 from app.settings import StoreSettings
+from app.store import probe
 from app.store.checkpoint import Checkpointer
 from app.store.engines import (
     ALONE,
@@ -131,20 +132,10 @@ class Database:
         if self._health.trouble() is not None and self._health.may_probe():
             with suppress(Unavailable, TimeoutError):
                 async with asyncio.timeout(PROBE_S):
-                    await self.write(self._probe)
+                    await self.write(probe.put)
+                    self._health.worked("write", proof=True)
+                    await self.write(probe.take)
         return self._health.trouble()
-
-    def _probe(self, conn: Connection) -> None:
-        """Write something that takes room on the disk and changes nothing."""
-        if self.dialect == "postgresql":
-            conn.exec_driver_sql("UPDATE alembic_version SET version_num = version_num")
-            return
-        conn.exec_driver_sql("SAVEPOINT room")  # a page that is there takes no room: this looks for new ones
-        conn.exec_driver_sql("CREATE TABLE room AS SELECT zeroblob(65536) AS bytes")
-        conn.exec_driver_sql("ROLLBACK TO room")
-        conn.exec_driver_sql("RELEASE room")
-        version = conn.exec_driver_sql("PRAGMA user_version").scalar_one()
-        conn.exec_driver_sql(f"PRAGMA user_version = {(int(version) + 1) % 1_000_000}")  # no value means anything here
 
     async def close(self) -> None:
         """Write what waits and let go of every connection."""

@@ -10,7 +10,7 @@ from typing import Literal
 from sqlalchemy.exc import DBAPIError
 
 from app.errors import Unavailable
-from app.store.trouble import DAMAGED, sentence
+from app.store.trouble import DAMAGED, FULL, sentence
 
 logger = logging.getLogger(__name__)
 
@@ -47,11 +47,15 @@ class Health:
         self._damaged = self._damaged or why == DAMAGED
         return Unavailable(why, retry_after=1.0)
 
-    def worked(self, way: Way) -> None:
-        """A call went through. What can be written can be read."""
+    def worked(self, way: Way, *, proof: bool = False) -> None:
+        """A call went through. What can be written can be read.
+
+        On a full disk a sign of life of a few bytes goes through long after records don't: there only a write that was
+        made as large as they are, `proof`, ends the trouble.
+        """
         if not self._troubles:
             return
-        if way == "write":
+        if way == "write" and (proof or self._troubles.get("write") != FULL):
             self._troubles.clear()
         else:
             self._troubles.pop("read", None)

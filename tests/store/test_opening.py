@@ -165,8 +165,8 @@ async def test_a_newer_schema_on_postgresql_is_refused_too(postgres: PostgresSer
 
 async def test_the_migrations_make_what_the_code_declares(store_settings: StoreSettings) -> None:
     """Tables, columns, keys and indexes of the code and of a migrated database are the same."""
-    for package in Path(str(app.__file__)).parent.glob("*/tables.py"):
-        importlib.import_module(f"app.{package.parent.name}.tables")
+    for package in Path(str(app.__file__)).parent.glob("*/*tables.py"):
+        importlib.import_module(f"app.{package.parent.name}.{package.stem}")
     await open_and_close(store_settings.url)
     engine = create_engine(locate(store_settings.url).url)
     with engine.connect() as conn:
