@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import anyio
 
@@ -20,11 +20,16 @@ from app.runs.store import RunStore, StoredRun
 from layers.model import EvalExample
 
 WATCH_SECONDS = 1.0
-"""How often a run looks whether another process paused or cancelled it."""
+"""How often a run looks whether another process paused or cancelled it, or a more urgent one has come."""
+
+
+async def _always(_: StoredRun) -> bool:
+    return True
 
 
 class Answering:
-    """`is_heard` says whether the others know this process to be alive; `halted`: it is about to end."""
+    """`is_heard` says whether the others know this process to be alive, `admits` whether it is a run's turn; `halted`:
+    the process is about to end."""
 
     def __init__(self, runs: RunStore, records: RecordStore, chunks: ChunkStore, observer: RunObserver) -> None:
         self._runs = runs
@@ -32,6 +37,7 @@ class Answering:
         self._chunks = chunks
         self._observer = observer
         self.is_heard: Callable[[], bool] = lambda: False
+        self.admits: Callable[[StoredRun], Awaitable[bool]] = _always
         self.halted = False
 
     async def ask(self, session: Session, claim: Claim) -> bool:
@@ -94,7 +100,7 @@ class Answering:
                 changed = anyio.Event()
                 with contextlib.suppress(Unavailable):
                     shown = await self._show(session, shown)
-                    if await self._runs.status(session.run) not in BUSY:
+                    if await self._runs.status(session.run) not in BUSY or not await self.admits(session.run):
                         session.gate.stop()
 
     async def _show(self, session: Session, shown: RunStatus) -> RunStatus:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
+from zlib import crc32
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, func, insert, or_, select, update
 
-from app.runs.store import StoredRun
+from app.runs.store import Room, StoredRun, has_room
 from app.runs.tables import run_chunks, runs
 from app.store.database import Database
 
 _SPLIT = 4
 """Near the end chunks get so small that each worker still gets a few: a large last one would leave the others idle."""
+
+_TURNS = 0x41524C3A
+"""The first of PostgreSQL's two-part advisory lock keys under which runs against a system are counted."""
 
 _columns = run_chunks.c
 
@@ -63,13 +67,28 @@ class ChunkStore:
         self._database = database
 
     async def claim(
-        self, run: StoredRun, owner: str, size: int, least: int, held: Collection[int] = ()
+        self,
+        run: StoredRun,
+        owner: str,
+        size: int,
+        least: int,
+        held: Collection[int] = (),
+        room: Room | None = None,
     ) -> Claim | None:
-        """The first chunk that nobody holds, else the next `size` questions, at least `least`; None = all are taken.
+        """The first chunk that nobody holds, else the next `size` questions, at least `least`.
 
-        `held` are the chunks that the owner knows it has; another one on its name was lost on the way to it.
+        None = all are taken, or in `room` there is none for this run. `held` are the chunks that the owner knows it
+        has; another one on its name was lost on the way to it.
         """
-        return await self._database.alone(lambda conn: _claim(conn, run, owner, size, least, held))
+
+        def take(conn: Connection) -> Claim | None:
+            if room is not None:
+                _look_alone(conn, run.system)
+                if not has_room(conn, run, room):
+                    return None
+            return _claim(conn, run, owner, size, least, held)
+
+        return await self._database.alone(take)
 
     async def finish(self, claim: Claim) -> bool:
         """All of the chunk's questions were asked. False = the claim was lost."""
@@ -113,6 +132,12 @@ def hold(conn: Connection, claim: Claim) -> None:
     """Make sure that nobody else gets the chunk before this transaction ends. Raises `ClaimLost`."""
     if conn.execute(_STANDS, asdict(claim)).first() is None:
         raise ClaimLost
+
+
+def _look_alone(conn: Connection, system: str) -> None:
+    """Nobody else counts the runs against the system until this transaction ends. SQLite has one writer anyway."""
+    if conn.dialect.name == "postgresql":
+        conn.execute(select(func.pg_advisory_xact_lock(_TURNS, crc32(system.encode()) - 2**31)))
 
 
 def _is_of(run_no: int, attempt: int) -> ColumnElement[bool]:

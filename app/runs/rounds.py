@@ -14,7 +14,7 @@ from app.runs.engine import RunEngine
 from app.runs.fleet import Fleet, Worker
 from app.runs.keys import KeyStore
 from app.runs.model import BUSY
-from app.runs.store import RunStore, StoredRun
+from app.runs.store import Room, RunStore, StoredRun
 from app.runs.work import RunWork
 from layers.ports import System
 
@@ -61,11 +61,16 @@ class Rounds:
         """The process that a run submitted here belongs to; None = to all who share."""
         return None if self._shares else self._engine.executor
 
+    @property
+    def _room(self) -> Room:
+        """For how many runs there is place, once the engine has been started."""
+        return Room(self._most, self._engine.executor)
+
     async def begin(self) -> None:
         """Join the others, free what an earlier process in this one's seat held, and go round from now on."""
         me = await self._fleet.join(self._engine.executor)
         await self._bury(await self._dead(look_at_all=True))
-        self._work.begin(me, self._may_ask, self._fleet.is_heard)
+        self._work.begin(me, self._may_ask, self._fleet.is_heard, self._room)
         self._task = asyncio.create_task(self._go_on())
 
     async def end(self) -> None:
@@ -169,4 +174,4 @@ class Rounds:
 
     async def _may_ask(self, run: StoredRun) -> bool:
         """Whether it is the run's turn; one that is to end needs no turn."""
-        return run.status not in BUSY or await self._runs.turn(run, self._engine.executor, self._most)
+        return run.status not in BUSY or await self._runs.turn(run, self._room)

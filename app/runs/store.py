@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, delete, insert, select, update
 
 from app.runs.model import BUSY, TERMINAL, RunFailure, RunFilters, RunOptions, RunStatus
 from app.runs.tables import run_chunks, run_keys, runs
@@ -58,6 +58,28 @@ class StoredRun:
     def workflow_id(self) -> str:
         """The engine's name for this run's current stretch of work."""
         return f"{self.run_id}:{self.attempts}:{self.generation}"
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """At most `most` runs ask one system at a time, among those that `executor` works on."""
+
+    most: int
+    executor: str | None
+
+
+def has_room(conn: Connection, run: StoredRun, room: Room) -> bool:
+    """Whether the run is being asked about, or fewer than there may be are."""
+    asked = select(run_chunks.c.run_no).distinct().where(run_chunks.c.owner.is_not(None), ~run_chunks.c.done)
+    asking = conn.scalars(asked.join(runs, runs.c.run_no == run_chunks.c.run_no).where(*_rivals(run, room))).all()
+    return run.no in asking or len(asking) < room.most
+
+
+def _rivals(run: StoredRun, room: Room) -> list[ColumnElement[bool]]:
+    """The unfinished runs against the same system."""
+    columns = runs.c
+    mine = columns.executor.is_(None) | (columns.executor == room.executor)
+    return [columns.system == run.system, columns.status.in_([status.value for status in BUSY]), mine]
 
 
 class RunStore:
@@ -165,21 +187,25 @@ class RunStore:
             await self._on_end(run_id)
         return moved
 
-    async def turn(self, run: StoredRun, executor: str | None, most: int) -> bool:
-        """Whether `run` is one of the `most` that may ask their system now, among those that `executor` works on.
+    async def turn(self, run: StoredRun, room: Room) -> bool:
+        """Whether `run` is among those that may ask their system now, and there is room for it.
 
-        Of the highest priority, those that have begun and then the oldest.
+        Of the highest priority, those that have begun and then the oldest. One that is more urgent than those at it
+        waits until one of them has stopped, which it does as soon as it notices.
         """
         columns = runs.c
         query = (
             select(columns.run_no, columns.priority)
-            .where(columns.system == run.system, columns.status.in_([status.value for status in BUSY]))
-            .where(columns.executor.is_(None) | (columns.executor == executor))
+            .where(*_rivals(run, room))
             .order_by(columns.priority.desc(), columns.status == RunStatus.QUEUED.value, columns.run_no)
-            .limit(most)
+            .limit(room.most)
         )
-        rows = await self._database.read(lambda conn: conn.execute(query).all())
-        return (run.no, rows[0].priority) in [(row.run_no, row.priority) for row in rows] if rows else False
+
+        def look(conn: Connection) -> bool:
+            first = [(row.run_no, row.priority) for row in conn.execute(query)]
+            return bool(first) and (run.no, first[0][1]) in first and has_room(conn, run, room)
+
+        return await self._database.read(look)
 
     async def retry(self, run: StoredRun, executor: str | None) -> bool:
         """Begin a new attempt of a run that has ended, as it was read; False = somebody was quicker.

@@ -18,7 +18,7 @@ from app.runs.model import BUSY, TERMINAL, RunFailure, RunStatus
 from app.runs.observe import UNWATCHED, RunObserver, UnderWay
 from app.runs.record_store import RecordStore
 from app.runs.session import Session, Sessions, limits_of
-from app.runs.store import RunStore, StoredRun, run_id_of, stretch_of
+from app.runs.store import Room, RunStore, StoredRun, run_id_of, stretch_of
 from layers.ports import System
 
 T = TypeVar("T")
@@ -50,8 +50,8 @@ class RunWork:
     """Implements the engine's `Work`; `poke` is for callers who changed a run's status.
 
     `begin` it with the name that this process goes by; the engine's steps wait for that. `admits` says whether it is
-    a run's turn, `is_heard` whether the others know this process to be alive: while they don't, it asks nobody.
-    `on_rest` is called whenever work on a run came to an end here.
+    a run's turn, `room` how many there is place for, `is_heard` whether the others know this process to be alive: while
+    they don't, it asks nobody. `on_rest` is called whenever work on a run came to an end here.
     """
 
     def __init__(
@@ -74,15 +74,19 @@ class RunWork:
         self._on_rest = on_rest
         self._me = ""
         self._admits: Callable[[StoredRun], Awaitable[bool]] | None = None
+        self._room: Room | None = None
         self._begun = anyio.Event()
         self._stretches: dict[str, str] = {}
         self._held: set[tuple[int, int]] = set()
         self._claiming = anyio.Lock()
         self._sessions = Sessions(systems, records.standing, self._size.examples)
 
-    def begin(self, me: str, admits: Callable[[StoredRun], Awaitable[bool]], is_heard: Callable[[], bool]) -> None:
+    def begin(
+        self, me: str, admits: Callable[[StoredRun], Awaitable[bool]], is_heard: Callable[[], bool], room: Room
+    ) -> None:
         """Let the steps do their work."""
-        self._me, self._admits, self._answering.is_heard = me, admits, is_heard
+        self._me, self._admits, self._room = me, admits, room
+        self._answering.admits, self._answering.is_heard = admits, is_heard
         self._begun.set()
 
     def rate(self, run_id: str) -> float | None:
@@ -176,7 +180,7 @@ class RunWork:
     async def _claim(self, run: StoredRun, size: int, least: int) -> Claim | None:
         async with self._claiming:
             held = [start for run_no, start in self._held if run_no == run.no]
-            claim = await self._chunks.claim(run, self._me, size, least, held)
+            claim = await self._chunks.claim(run, self._me, size, least, held, self._room)
             if claim is not None:
                 self._held.add((run.no, claim.start))
             return claim

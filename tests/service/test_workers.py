@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 
 import anyio
@@ -247,8 +248,34 @@ async def test_the_highest_priority_goes_first(shared: tuple[Database, Database]
         await ended(service, slow)
     began, through = order.index("urgent"), len(order) - 1 - order[::-1].index("urgent")
     between = [label for label in order[began : through + 1] if label == "routine"]
-    assert len(between) <= 40, "what was claimed before ends, nothing more is begun"
+    assert len(between) <= 40, "what is being asked ends, nothing more is begun"
     assert through < 250
+
+
+async def test_a_run_in_the_middle_of_a_long_chunk_makes_way_for_a_more_urgent_one(database: Database) -> None:
+    """It stops within a second, and at no time do more runs ask than may; nothing is asked twice."""
+    asking, most = Counter[str](), 0
+
+    async def counting(example: EvalExample) -> EvalPrediction:
+        nonlocal most
+        asking[example.expected_label] += 1
+        most = max(most, len(+asking))
+        await anyio.sleep(0.01)
+        asking[example.expected_label] -= 1
+        return await answer_high(example)
+
+    system = Scripted(counting)
+    settings = RunSettings(chunk_size=500, concurrency=2, per_system=1)
+    async with run_service(database, system, settings) as service:
+        slow = (await service.submit(request(), dataset(600, "routine"))).run_id
+        await reached(service, slow, RunStatus.RUNNING)
+        urgent = (await service.submit(request(options=RunOptions(priority=5)), dataset(20, "urgent"))).run_id
+        assert (await ended(service, urgent)).status is RunStatus.SUCCEEDED
+        run = await service.get(slow)
+        assert run.progress.n_scored < 550
+        assert (await ended(service, slow)).progress.n_scored == 600
+    assert most == 1
+    assert set(system.asked.values()) <= {1, 2}  # both datasets count from the same id on
 
 
 async def test_at_most_so_many_runs_ask_one_system(shared: tuple[Database, Database]) -> None:
