@@ -1,6 +1,7 @@
 """Several processes on one PostgreSQL share runs, rescue each other's work, and keep each other from doing harm."""
 
 import asyncio
+import logging
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
@@ -161,6 +162,7 @@ async def test_a_silent_process_loses_its_chunks_and_can_do_no_harm(
     shared: tuple[Database, Database], caplog: pytest.LogCaptureFixture
 ) -> None:
     """After its lease another asks what it had not recorded; its late answers are refused, and it asks no more."""
+    caplog.set_level(logging.WARNING)  # whatever level other tests left
     frozen, living = Frozen(free=5), Scripted()
     async with run_service(shared[0], frozen, HASTY, "frozen") as slow:
         run_id = (await slow.submit(request(), dataset(40))).run_id

@@ -24,7 +24,6 @@ from app.runs.tables import dataset_examples, datasets
 from app.runs.tally import Tally
 from app.settings import RunSettings
 from app.store.database import Database
-from app.store.ids import now
 from layers.canonical import canonical_bytes, sha256_of
 from layers.model import EvalExample
 from tests.runs import PROFILE, dataset, record, request
