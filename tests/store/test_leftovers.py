@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 
 import anyio
@@ -77,52 +77,51 @@ async def created_at(database: Database) -> str:
 
 
 class Interrupted:
-    """Examples between the first and the second batch of which something happens to the store."""
+    """So many whole batches of examples, after each of which something happens to the store."""
 
-    def __init__(self, database: Database, happens) -> None:
-        self._database = database
+    def __init__(self, batches: int, happens: Callable[[], Awaitable[object]]) -> None:
+        self._batches = batches
         self._happens = happens
         self._loop = asyncio.get_running_loop()
-        self.seen: list[str] = []
 
     def __iter__(self) -> Iterator[EvalExample]:
-        for n in range(BATCH + 10):
-            if n == BATCH:
-                self.seen.append(asyncio.run_coroutine_threadsafe(self._happens(), self._loop).result(10))
-            yield EvalExample(id=str(n), expected_label="x")
+        for batch in range(self._batches):
+            yield from (EvalExample(id=f"{batch}-{n}", expected_label="x") for n in range(BATCH))
+            asyncio.run_coroutine_threadsafe(self._happens(), self._loop).result(10)
 
 
 async def test_every_batch_is_a_sign_of_life(database: Database) -> None:
     """So an upload that began long ago and still grows is not taken for dead."""
-    store = DatasetStore(database)
+    store, seen = DatasetStore(database), []
 
-    async def looked_at() -> str:
-        last = await created_at(database)
-        await store.drop_unfinished(last)  # all that were silent before it: not this one
-        return last
+    async def long_ago() -> None:
+        seen.append(await created_at(database))
+        await database.write(lambda conn: conn.execute(update(datasets).values(created_at=LONG_AGO)))
 
-    examples, before = Interrupted(database, looked_at), now()
-    added = await store.add(iter(examples))
-    assert before < examples.seen[0] <= now()
-    assert (added.created, await rows_of(database)) == (True, (1, BATCH + 10))
+    added = await store.add(iter(Interrupted(3, long_ago)))
+    assert len(seen) == 3
+    assert LONG_AGO not in seen
+    assert await created_at(database) > LONG_AGO
+    await store.drop_unfinished("9999")
+    assert (added.created, await rows_of(database)) == (True, (1, 3 * BATCH))
 
 
+@pytest.mark.parametrize("batches", [1, 2])
 @pytest.mark.parametrize("rows_went", [True, False])
 async def test_an_upload_that_was_given_up_is_refused_and_never_half_stored(
-    database: Database, rows_went: bool
+    database: Database, rows_went: bool, batches: int
 ) -> None:
-    """One that wakes up after it was taken for dead is told so, wherever the taking away had come to."""
+    """One that wakes up after it was taken for dead is told so, wherever both had come to: the last step included."""
     store = DatasetStore(database)
 
-    async def taken_for_dead() -> str:
+    async def taken_for_dead() -> None:
         if rows_went:
             await store.drop_unfinished("9999")
         else:
             await database.write(lambda conn: conn.execute(update(datasets).values(created_at="")))
-        return "gone"
 
     with pytest.raises(Unavailable, match="given up; send it again"):
-        await store.add(iter(Interrupted(database, taken_for_dead)))
+        await store.add(iter(Interrupted(batches, taken_for_dead)))
     assert await rows_of(database) == (0, 0)
 
 
