@@ -38,17 +38,22 @@ def verify(
     older_head: Any = None,
     consistency: Any = None,
     pinned: dict[str, bytes] | None = None,
-) -> None:
+    without_verdict: bool = False,
+) -> list[str]:
     """Check a decoded bundle; `say(what, result)` is told each step. Raises `Differs` or `Unusable`.
 
-    `pinned` maps key ids to public keys that the caller trusts; without it the bundle's own key is believed.
+    `pinned` maps key ids to public keys that the caller trusts; without it the bundle's own key is believed. A bundle
+    whose verdict is erased proves nothing about what was decided: it is unusable unless `without_verdict`. Returns the
+    names of the stages that are erased, about which nothing could be checked but their place.
     """
     if _get(bundle, "format", str) != FORMAT:
         raise Unusable(f"the bundle's format is not {FORMAT}")
-    root = _check_stages(_get(bundle, "stages", list), say)
+    stages = _get(bundle, "stages", list)
+    root = _check_stages(stages, say)
     if root != _hash(bundle, "root"):
         raise Differs("root: the stages, each true to its own hash, do not give the root on record")
     say("root", f"sha256:{root.hex()}  true")
+    _check_about(_get(bundle, "about", dict), stages, say, without_verdict=without_verdict)
     log = _get(bundle, "log", dict)
     head = _check_log(log, root, say)
     keys = _keys(log, pinned)
@@ -56,6 +61,7 @@ def verify(
     say("key", "one that you gave" if pinned is not None else "taken from the bundle; give --key to pin it")
     if older_head is not None:
         _check_growth(older_head, head, [consistency, log.get("consistency")], keys, say)
+    return [stage["name"] for stage in stages if _is_erased(stage)]
 
 
 # --- stages ---------------------------------------------------------------------------------------------------------
@@ -69,7 +75,9 @@ def _check_stages(stages: list[Any], say: Say) -> bytes:
         name = _get(stage, "name", str, f"stage {number}")
         what = f"stage {number} ({name[:64]!r})"
         commitment = _hash(stage, "commitment", what)
-        if stage.get("erased") is True and stage.get("payload") is None:
+        if _is_erased(stage):
+            if stage.get("payload") is not None or stage.get("salt") is not None:
+                raise Unusable(f"{what}: it is said to be erased, and is there")
             say(what, "erased, hash kept")
         else:
             payload, salt = _payload(stage, what), _hex(_get(stage, "salt", str, what), what)
@@ -82,6 +90,37 @@ def _check_stages(stages: list[Any], say: Say) -> bytes:
         leaves.append(_sha(b"\x00arbiter-l8:stage:1\x00", bytes([len(encoded)]), encoded, commitment))
     top = _tree(leaves, lambda left, right: _sha(b"\x01arbiter-l8:node:1\x00", left, right))
     return _sha(b"\x02arbiter-l8:record:1\x00", len(leaves).to_bytes(4, "big"), top)
+
+
+def _is_erased(stage: dict[str, Any]) -> bool:
+    return stage.get("erased") is True
+
+
+def _check_about(about: dict[str, Any], stages: list[Any], say: Say, *, without_verdict: bool) -> None:
+    """Whether the bundle is of the evaluation that it is labelled with, as its verdict says."""
+    verdict = next((stage for stage in stages if stage["name"] == "verdict"), None)
+    if verdict is None:
+        raise Unusable("there is no verdict among the stages")
+    if _is_erased(verdict):
+        if not without_verdict:
+            raise Unusable(
+                "the verdict is erased, so nothing here says what was decided, nor of which evaluation; "
+                "--without-verdict checks the rest"
+            )
+        say("about", "not proved: the verdict is erased")
+        return
+    said = _decode(_payload(verdict, "verdict"), "the verdict")
+    labelled, true = ([one.get(name) for name in _LABEL] for one in (about, said if isinstance(said, dict) else {}))
+    if labelled != true:
+        raise Differs(f"about: it is labelled {_shown(labelled)}, its verdict is of {_shown(true)}")
+    say("about", f"{_shown(true)}, as its verdict says")
+
+
+_LABEL = ("evaluation_id", "revision")
+
+
+def _shown(label: list[Any]) -> str:
+    return f"evaluation {str(label[0])[:80]!r}, revision {str(label[1])[:20]}"
 
 
 def _payload(stage: dict[str, Any], what: str) -> bytes:
@@ -222,6 +261,8 @@ def read_keys(given: str) -> dict[str, bytes]:
     text = given.strip()
     if Path(given).is_file():
         text = _read(given).decode("utf-8", "replace").strip()
+    elif not _is_key(text):
+        raise Unusable(f"--key: there is no file {given[:200]!r}, and it is no public key (32 bytes in base64) either")
     texts = [text]
     if text.startswith("{"):
         shown = _decode(text.encode(), given)
@@ -230,6 +271,13 @@ def read_keys(given: str) -> dict[str, bytes]:
             _get(one, "public_key", str, "key") for one in (shown, *(earlier if isinstance(earlier, list) else []))
         ]
     return {_key_id(key): key for key in (_base64(one, "key") for one in texts)}
+
+
+def _is_key(text: str) -> bool:
+    try:
+        return len(_base64(text, "key")) == 32
+    except Unusable:
+        return False
 
 
 def _key_id(key: bytes) -> str:
@@ -390,6 +438,9 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("bundle", help="the answer of GET /evaluations/{id}/provenance; - reads standard input")
     parser.add_argument("--head", help="an older head of the log (or an older bundle): prove that it only grew")
     parser.add_argument("--consistency", help="the answer of GET /log/consistency, where the bundle does not hold it")
+    parser.add_argument(
+        "--without-verdict", action="store_true", help="accept a bundle whose verdict was erased, and check the rest"
+    )
     parser.add_argument("--key", help="the log's public key as you know it: a file, or base64")
     return parser.parse_args(argv)
 
@@ -404,12 +455,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         given = _arguments(sys.argv[1:] if argv is None else argv)
         files = {name: getattr(given, name) for name in ("bundle", "head", "consistency")}
         decoded = {name: path and _decode(_read(path), path) for name, path in files.items()}
-        verify(
+        erased = verify(
             decoded["bundle"],
             say,
             older_head=decoded["head"],
             consistency=decoded["consistency"],
             pinned=read_keys(given.key) if given.key else None,
+            without_verdict=given.without_verdict,
         )
     except Differs as exc:
         say("DIFFERS", str(exc))
@@ -419,7 +471,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 3
     except SystemExit:  # --help
         return 0
-    say("TRUE", "everything that was checked is as it was recorded")
+    gone = f"; erased, and not checked: {', '.join(erased)}" if erased else ""
+    say("TRUE", f"everything that was checked is as it was recorded{gone}")
     return 0
 
 

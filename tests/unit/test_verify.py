@@ -60,7 +60,7 @@ def make(
     recorder.note("input", {"id": "t1", "narrative": "ä \u2028 \U0001f600"})
     recorder.note("prompt", {"text": "judge this"})
     recorder.note("model_output", {"reply": "{}"})
-    made = recorder.finish({"label": "high"})
+    made = recorder.finish({"label": "high", "evaluation_id": "e", "revision": 1})
     leaves = [*OTHERS[:index], translog.leaf_hash(log_entry("evaluation", made.root)), *OTHERS[index : size - 1]]
     log = {
         "index": index,
@@ -71,7 +71,8 @@ def make(
         "consistency": None if before is None else growth(leaves, before, size),
     }
     stages = erase(made.stages, erased)
-    return json.loads(json.dumps(bundle(Made(made.root, stages), about={"evaluation_id": "e"}, log=log))), leaves
+    label = {"evaluation_id": "e", "revision": 1}
+    return json.loads(json.dumps(bundle(Made(made.root, stages), about=label, log=log))), leaves
 
 
 def check(made, **options) -> list[str]:
@@ -83,7 +84,7 @@ def check(made, **options) -> list[str]:
 def test_a_true_bundle_is_true_and_every_step_is_told():
     lines = check(make()[0])
     assert [line.partition(" (")[0].partition(":")[0] for line in lines] == [
-        "stage 1", "stage 2", "stage 3", "stage 4", "root", "log", "head", "key",
+        "stage 1", "stage 2", "stage 3", "stage 4", "root", "about", "log", "head", "key",
     ]  # fmt: skip
 
 
@@ -139,10 +140,13 @@ def other_hash(value):
         pytest.param(lambda b: b["stages"][0].update(name="inputs"), "root", id="stage-renamed"),
         pytest.param(lambda b: b.update(root=text(b"\1" * 32)), "root", id="root"),
         pytest.param(
-            lambda b: b["stages"][0].update(erased=True, payload=None, commitment=text(b"\1" * 32)),
+            lambda b: b["stages"][0].update(erased=True, payload=None, salt=None, commitment=text(b"\1" * 32)),
             "root",
             id="erased-with-another-hash",
         ),
+        pytest.param(lambda b: b["about"].update(evaluation_id="another"), "about", id="labelled-as-another"),
+        pytest.param(lambda b: b["about"].update(revision=2), "about", id="labelled-as-another-revision"),
+        pytest.param(lambda b: b["about"].pop("evaluation_id"), "about", id="without-a-label"),
         pytest.param(lambda b: b["log"].update(index=12), "log", id="index"),
         pytest.param(lambda b: b["log"].update(index=-1), "log", id="negative-index"),
         pytest.param(lambda b: b["log"].update(kind="verdict"), "log", id="kind"),
@@ -178,9 +182,31 @@ def test_a_forger_with_another_key_is_found_only_with_a_pinned_key():
         check(made, pinned={sha256_of(PUBLIC): PUBLIC})
 
 
-def test_an_erased_stage_is_told_and_the_rest_still_proves():
-    lines = check(make(erased={"prompt"})[0])
-    assert "stage 2 ('prompt'): erased, hash kept" in lines
+def test_an_erased_stage_is_told_and_the_rest_still_proves(tmp_path: Path, capsys):
+    made = make(erased={"prompt", "input"})[0]
+    assert "stage 2 ('prompt'): erased, hash kept" in check(made)
+    (tmp_path / "b.json").write_text(json.dumps(made))
+    assert verify.main([str(tmp_path / "b.json")]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith("; erased, and not checked: input, prompt")
+
+
+def test_a_bundle_without_its_verdict_proves_nothing_unless_one_says_so(tmp_path: Path, capsys):
+    """Or whoever holds a bundle could hide what was decided and still show a check that passes."""
+    path = tmp_path / "b.json"
+    path.write_text(json.dumps(make(erased={"verdict", "input"})[0]))
+    assert verify.main([str(path)]) == 3
+    assert "--without-verdict" in capsys.readouterr().err
+    assert verify.main([str(path), "--without-verdict"]) == 0
+    assert "not proved: the verdict is erased" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("left", ["payload", "salt"])
+def test_what_is_said_to_be_erased_must_be_gone(left):
+    made, erased = make()[0], make(erased={"prompt"})[0]
+    kept = made["stages"][1][left]
+    erased["stages"][1][left] = kept
+    with pytest.raises(verify.Unusable, match="said to be erased"):
+        check(erased)
 
 
 # --- growth --------------------------------------------------------------------------------------------------------
@@ -292,7 +318,7 @@ def test_whatever_is_put_anywhere_never_passes_and_never_crashes(data):
         if not isinstance(node[key], (dict, list)) or not node[key] or data.draw(st.booleans()):
             break
         node = node[key]
-    if key in {"about", "evaluation_id", "encoding", "erased", "consistency"}:
+    if key in {"encoding", "erased", "consistency"}:
         return  # describe; what they describe is checked by itself
     old = node[key]
     node[key] = data.draw(JSON.filter(lambda value: value != old))
@@ -451,3 +477,10 @@ def test_a_signature_with_an_unreduced_scalar_is_refused():
 @pytest.mark.parametrize(("public", "signature"), [(b"", b"\0" * 64), (PUBLIC, b""), (b"\xff" * 32, b"\0" * 64)])
 def test_keys_and_signatures_of_no_point_are_refused(public, signature):
     assert not verify.ed25519_verify(public, b"m", signature)
+
+
+@pytest.mark.parametrize("given", ["/nonexistent", "key.pem", "AAAA", "not base64!"])
+def test_a_key_that_is_no_file_and_no_key_is_said_to_be_both(given: str) -> None:
+    with pytest.raises(verify.Unusable, match="there is no file") as refusal:
+        verify.read_keys(given)
+    assert given in str(refusal.value)
