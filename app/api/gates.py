@@ -188,7 +188,8 @@ OPERATIONS = (
         "Point a baseline at a run",
         needs="operate",
         tag="gates",
-        description="Only a run that succeeded and that its latest gate did not block. Twice is as good as once.",
+        description="Only a run that succeeded and that no gate blocked, unless a later one by the same policy let it "
+        "pass. Twice is as good as once.",
         body={JSON: Content(BaselineRequest)},
         answers={200: Answer("The baseline as it is now", {JSON: Content(Baseline)})},
         refuses=(NotFound, Conflict),

@@ -74,7 +74,10 @@ def _scores(scores: dict[str, Any]) -> None:
         out.print(f"accuracy: undefined (0 of {scores['total']} scored)")
         return
     out.print(f"accuracy: {scores['correct']}/{scores['n_scored']} ({accuracy:.1%})")
-    out.print(f"95% interval {interval(scores['intervals']['accuracy'])} (Wilson), n = {scores['n_scored']}")
+    clustered = scores["intervals"].get("accuracy_clustered")
+    ends = clustered["interval"] if clustered else scores["intervals"]["accuracy"]
+    worth = f", worth {clustered['effective_n']:.0f} independent ones" if clustered else ""
+    out.print(f"95% interval {interval(ends)} (Wilson), n = {scores['n_scored']}{worth}")
     out.print(_per_label(scores))
     out.print(_confusion(scores["confusion"]))
     for item in scores["undefined"]:
@@ -82,11 +85,18 @@ def _scores(scores: dict[str, Any]) -> None:
 
 
 def _repeats(figures: dict[str, Any]) -> None:
+    out.print(
+        f"of {figures['n_examples']} examples {figures['n_complete']} had all {figures['k']} answers scored; the "
+        "shares are of these, at worst of all"
+    )
     for name, row in (("", figures), ("collapsed to two: ", figures["binary"])):
         if row is not None:
+            every, once = (
+                f"{share(row[key])} {escape(interval(row[f'{key}_interval']))} (at worst {share(row[f'{key}_worst'])})"
+                for key in ("pass_all", "pass_any")
+            )
             out.print(
-                f"{name}right every time of {figures['k']}: {share(row['pass_all'])} "
-                f"{escape(interval(row['pass_all_interval']))}, at least once {share(row['pass_any'])}, "
+                f"{name}right every time of {figures['k']}: {every}, at least once {once}, "
                 f"agreement {share(row['agreement'])}, variance within {share(row['variance_within'])}, "
                 f"between {share(row['variance_between'])}"
             )

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from app.gates.model import RuleResult, Status
 from app.gates.policy import Policy
 from app.runs.contrasts import Listed, Paired
-from app.runs.metrics import wilson
+from app.runs.figures import Interval
 from app.runs.model import TERMINAL, RunStatus
+from app.runs.statistics.proportion import wilson_of_share
 from app.runs.tally import Tally
 
 MAX_IDS = 5
@@ -18,23 +19,42 @@ MAX_IDS = 5
 
 @dataclass(frozen=True, slots=True)
 class JudgeCoverage:
-    """Of `n_total` examples, how many a judge looked at; `n_named` records say which instrument answered."""
+    """Of `n_asked` answers, how many a judge looked at; `n_named` of them say which instrument answered."""
 
-    n_total: int
+    n_asked: int
     n_judged: int
     n_named: int
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How many examples a run has, of how many anything is recorded, and of how many everything, `times` answers each.
+
+    With `times` = 1 the last two are the same.
+    """
+
+    n_total: int
+    n_asked: int
+    n_complete: int
+    times: int = 1
+
+    @property
+    def each(self) -> str:
+        """A remark on repeats, where there are any."""
+        return f", of {self.n_asked} examples asked {self.times} times each" if self.times > 1 else ""
+
+
 def check_run(
-    policy: Policy, status: RunStatus, tally: Tally, duplicates: Listed, coverage: JudgeCoverage | None
+    policy: Policy, status: RunStatus, tally: Tally, asked: Asked, evidence: tuple[Listed, JudgeCoverage | None]
 ) -> Iterator[RuleResult]:
     """The run itself: over, every example recorded, not too many failed, ids unique, judged where asked for."""
-    yield _over(status, tally)
-    yield _complete(policy, status, tally)
-    yield _failed(policy, tally)
-    yield _unique(duplicates, tally.n_total)
+    duplicates, coverage = evidence
+    yield _over(status, asked)
+    yield _complete(policy, status, asked)
+    yield _failed(policy, tally, asked)
+    yield _unique(duplicates, asked.n_total)
     if policy.min_judge_coverage is not None:
-        yield _judged(policy.min_judge_coverage, coverage, policy.alpha)
+        yield _judged(policy.min_judge_coverage, coverage, asked, policy.alpha)
 
 
 def check_pairs(policy: Policy, pairs: Paired) -> Iterator[RuleResult]:
@@ -53,41 +73,53 @@ def check_pairs(policy: Policy, pairs: Paired) -> Iterator[RuleResult]:
     yield _count("expected labels", "relabelled_examples", status, changed.count, pairs.n_paired, reason)
 
 
-def _over(status: RunStatus, tally: Tally) -> RuleResult:
-    n = tally.n_scored + tally.n_failed
+def _over(status: RunStatus, asked: Asked) -> RuleResult:
     if status is RunStatus.SUCCEEDED:
         found, reason = Status.PASS, "the run came to its end"
     elif status in TERMINAL:
         found, reason = Status.BLOCK, f"the run is {status.value}"
     else:
-        found, reason = Status.MISSING, f"the run is {status.value}: {n} of {tally.n_total} examples are through"
-    return RuleResult(name="run is over", metric="status", status=found, n=n, reason=reason)
+        found = Status.MISSING
+        reason = f"the run is {status.value}: {asked.n_complete} of {asked.n_total} examples are through"
+    return RuleResult(name="run is over", metric="status", status=found, n=asked.n_asked, reason=reason)
 
 
-def _complete(policy: Policy, status: RunStatus, tally: Tally) -> RuleResult:
-    lacking = max(0, tally.n_total - tally.n_scored - tally.n_failed)
+def _complete(policy: Policy, status: RunStatus, asked: Asked) -> RuleResult:
+    lacking = max(0, asked.n_total - asked.n_complete)
     bad = lacking > policy.max_missing
     found = (Status.BLOCK if status in TERMINAL else Status.MISSING) if bad else Status.PASS
-    reason = f"{lacking} of {tally.n_total} examples have no record"
-    return _count("every example has a record", "missing_records", found, lacking, tally.n_total, reason, policy)
+    what = "lack a record" if asked.times > 1 else "have no record"
+    reason = f"{lacking} of {asked.n_total} examples {what}"
+    if lacking:
+        reason += f": they are missing, and every figure is over the {asked.n_asked} that were asked"
+    return _count("every example has a record", "missing_records", found, lacking, asked.n_total, reason, policy)
 
 
-def _failed(policy: Policy, tally: Tally) -> RuleResult:
-    n = tally.n_total
+def _failed(policy: Policy, tally: Tally, asked: Asked) -> RuleResult:
+    """Of what was asked; the rest is missing, which is a rule of its own."""
+    n = tally.n_scored + tally.n_failed
     share = tally.n_failed / n if n else None
     limit = policy.max_failed_share
     found = Status.BLOCK if share is None or share > limit else Status.PASS
-    reason = f"{tally.n_failed} of {n} examples failed" if n else "there are no examples"
+    what = "answers" if asked.times > 1 else "examples"
     return RuleResult(
         name="failed examples",
         metric="failed_share",
         status=found,
         observed=share,
-        interval=wilson(tally.n_failed, n, level=1 - policy.alpha),
+        interval=_interval(share, asked, policy.alpha),
         threshold=limit,
-        n=n,
-        reason=reason,
+        n=asked.n_asked,
+        reason=f"{tally.n_failed} of {n} {what} failed{asked.each}" if n else "no example was asked",
     )
+
+
+def _interval(share: float | None, asked: Asked, alpha: float) -> Interval | None:
+    """Wilson's, where all answers to one example count as one."""
+    if share is None or not asked.n_asked:
+        return None
+    low, high = wilson_of_share(share, asked.n_asked, level=1 - alpha)
+    return Interval(low=low, high=high)
 
 
 def _unique(duplicates: Listed, n: int) -> RuleResult:
@@ -96,22 +128,24 @@ def _unique(duplicates: Listed, n: int) -> RuleResult:
     return _count("example ids are unique", "duplicate_ids", found, duplicates.count, n, reason)
 
 
-def _judged(least: float, coverage: JudgeCoverage | None, alpha: float) -> RuleResult:
+def _judged(least: float, coverage: JudgeCoverage | None, asked: Asked, alpha: float) -> RuleResult:
     name, metric = "judge coverage", "judge_coverage"
     if coverage is None or not coverage.n_named:
         reason = "no record says which judge looked at its example"
-        return RuleResult(name=name, metric=metric, status=Status.MISSING, threshold=least, n=0, reason=reason)
-    n, judged = coverage.n_total, coverage.n_judged
+        return RuleResult(
+            name=name, metric=metric, status=Status.MISSING, threshold=least, n=asked.n_asked, reason=reason
+        )
+    n, judged = coverage.n_asked, coverage.n_judged
     share = judged / n
     return RuleResult(
         name=name,
         metric=metric,
         status=Status.BLOCK if share < least else Status.PASS,
         observed=share,
-        interval=wilson(judged, n, level=1 - alpha),
+        interval=_interval(share, asked, alpha),
         threshold=least,
-        n=n,
-        reason=f"a judge looked at {judged} of {n} examples",
+        n=asked.n_asked,
+        reason=f"a judge looked at {judged} of {n} {'answers' if asked.times > 1 else 'examples'}{asked.each}",
     )
 
 

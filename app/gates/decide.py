@@ -29,7 +29,13 @@ class Evidence:
 def decide(policy: Policy, evidence: Evidence) -> tuple[RuleResult, ...]:
     """What each rule found: the run, its pairs, floors, regressions. The same evidence gives the same answer."""
     found = [
-        *check_run(policy, evidence.status, evidence.measured.tally, evidence.duplicates, evidence.coverage),
+        *check_run(
+            policy,
+            evidence.status,
+            evidence.measured.tally,
+            evidence.measured.asked,
+            (evidence.duplicates, evidence.coverage),
+        ),
         *(check_pairs(policy, evidence.comparison.pairs) if evidence.comparison else ()),
         *hold_floors(policy, evidence.measured),
         *hold_regressions(policy, evidence.pairing, evidence.measured.profile),

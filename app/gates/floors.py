@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from app.gates.measures import Measure, Part, Unmeasurable, effect_of, measure
-from app.gates.model import RuleResult, SliceName, Status
-from app.gates.policy import EACH, OF_LABEL, Floor, Policy, Proof, Rule
+import numpy as np
+
+from app.gates.checks import Asked
+from app.gates.measures import Measure, Part, Unmeasurable, effect_of
+from app.gates.model import RuleResult, SliceName, Status, slice_value
+from app.gates.policy import EACH, OF_LABEL, Floor, Metric, Policy, Proof, Reading, Rule
+from app.gates.resampled import measure_resampled
+from app.gates.shares import measure_share
 from app.runs.analysis import Breakdown
 from app.runs.figures import Interval
 from app.runs.tally import Tally
@@ -25,6 +30,52 @@ class Measured:
     tally: Tally
     breakdown: Breakdown
     profile: SystemProfile
+    wholes: dict[Reading, Part] = field(default_factory=dict)
+    """The run in either reading of its labels, once it was needed."""
+
+    def whole(self, reading: Reading) -> Part:
+        """The whole run, its labels read strictly or collapsed, in a report's order."""
+        if reading not in self.wholes:
+            self.wholes[reading] = self.part(self.tally, reading, effect_of(self.breakdown.observations), whole=True)
+        return self.wholes[reading]
+
+    def part(self, tally: Tally, reading: Reading, effect: float, *, whole: bool = False) -> Part:
+        """Some of its examples."""
+        seen = self.breakdown.observations if whole else None
+        asked, rule = self.breakdown.asked, self.profile.binary
+        if reading == "strict" or rule is None:
+            order = [self.profile.fold(label) for label in self.profile.labels]
+            return Part(tally, order, effect, seen, asked)
+        seen = None if seen is None else seen.collapsed(self.profile.collapse)
+        return Part(tally.collapsed(self.profile.collapse), [rule.negative, rule.positive], effect, seen, asked)
+
+    @property
+    def n_scored(self) -> int:
+        """Examples with at least one answer that was scored."""
+        return self.whole("strict").n_scored
+
+    @property
+    def asked(self) -> Asked:
+        """How many examples there are, and of how many there are records."""
+        times, seen = self.breakdown.asked, self.breakdown.observations
+        total, n = self.tally.n_total // times, self.whole("strict").n
+        if seen is None or seen.examples is None:
+            return Asked(total, n, n, times)
+        _, counts = np.unique(seen.examples, return_counts=True)
+        return Asked(total, n, int((counts >= times).sum()), times)
+
+
+def measure(part: Part, metric: Metric, label: str | None, *, level: float) -> Measure:
+    """One figure of one part. `label` is given for precision, recall and f1, as it is compared.
+
+    Every failed example counts as wrong in the way that hurts the figure most. Intervals are Wilson's for proportions,
+    and percentiles of resamples, as in reports, for the rest. Raises `Unmeasurable`.
+    """
+    if not part.tally.n_scored:
+        raise Unmeasurable("no example was scored")
+    if metric in {"accuracy", "precision", "recall"}:
+        return measure_share(part, metric, label, level=level)
+    return measure_resampled(part, metric, label, level=level)
 
 
 def hold_floors(policy: Policy, run: Measured) -> Iterator[RuleResult]:
@@ -33,32 +84,20 @@ def hold_floors(policy: Policy, run: Measured) -> Iterator[RuleResult]:
         reading = floor.labels or policy.labels
         floor = floor.model_copy(update={"labels": reading})
         if reading == "binary" and run.profile.binary is None:
-            yield _missing(floor, floor.label, None, "the system has no binary labels")
+            yield _missing(floor, floor.label, None, "the system has no binary labels", run.n_scored)
             continue
         for place, part in _parts(floor, run):
             if isinstance(part, str):
-                yield _missing(floor, floor.label, place, part)
+                yield _missing(floor, floor.label, place, part, 0)
                 continue
             for label in _labels(floor, part, run.profile):
                 yield _hold(floor, policy, part, label, place)
 
 
 def _parts(floor: Floor, run: Measured) -> Iterator[tuple[SliceName | None, Part | str]]:
-    order = [run.profile.fold(label) for label in run.profile.labels]
-    seen = run.breakdown.observations
-    effect = effect_of(seen)
-
-    def part(tally: Tally, *, whole: bool) -> Part:
-        observations = seen if whole else None
-        if floor.labels == "strict":
-            return Part(tally, order, effect, observations)
-        collapse = run.profile.collapse
-        return Part(
-            tally.collapsed(collapse), [], effect, None if observations is None else observations.collapsed(collapse)
-        )
-
+    reading = floor.labels or "strict"
     if floor.slice is None:
-        yield None, part(run.tally, whole=True)
+        yield None, run.whole(reading)
         return
     path = next(one for one in run.breakdown.slices if one.path == floor.slice.path)
     chosen = [
@@ -70,8 +109,9 @@ def _parts(floor: Floor, run: Measured) -> Iterator[tuple[SliceName | None, Part
         place = None if floor.slice.each else SliceName(path=path.path, value=floor.slice.value)
         nothing = "no example has a value there" if floor.slice.each else "no example has this value"
         yield place, path.reason or nothing
+    effect = effect_of(run.breakdown.observations) if chosen else 1.0
     for value, counts in chosen[:MAX_EACH]:
-        yield SliceName(path=path.path, value=value), part(counts.tally(), whole=False)
+        yield SliceName(path=path.path, value=value), run.part(counts.tally(), reading, effect)
 
 
 def _labels(floor: Floor, part: Part, profile: SystemProfile) -> list[str | None]:
@@ -92,9 +132,10 @@ def _hold(floor: Floor, policy: Policy, part: Part, label: str | None, place: Sl
     try:
         found = measure(part, floor.metric, label, level=1 - policy.alpha)
     except Unmeasurable as exc:
-        return _missing(floor, label, place, str(exc))
+        return _missing(floor, label, place, str(exc), part.n_scored)
     min_n = floor.min_n or policy.min_n
     status, needed, reason = judge_floor(found, floor.min, min_n, floor.proof or policy.proof)
+    reason += f" ({found.note})" if found.note else ""
     if floor.severity == "warn" and status is not Status.PASS:
         status, reason = Status.WARN, f"{reason}; only a warning by its severity"
     return RuleResult(
@@ -121,6 +162,8 @@ def judge_floor(found: Measure, floor: float, min_n: int, proof: Proof) -> tuple
     if found.low >= floor:
         return Status.PASS, None, "the whole interval lies at or above the floor"
     if proof == "interval":
+        if math.isclose(found.observed, floor, abs_tol=1e-12):
+            return Status.INCONCLUSIVE, None, "the figure is exactly the floor: no number of examples would tell"
         needed = found.needed(floor)
         return Status.INCONCLUSIVE, needed, "the interval holds the floor: there are too few examples to tell"
     if found.observed >= floor:
@@ -128,7 +171,8 @@ def judge_floor(found: Measure, floor: float, min_n: int, proof: Proof) -> tuple
     return Status.BLOCK, None, "below the floor by the best estimate"
 
 
-def _missing(floor: Floor, label: str | None, place: SliceName | None, reason: str) -> RuleResult:
+def _missing(floor: Floor, label: str | None, place: SliceName | None, reason: str, n: int) -> RuleResult:
+    """`n`: over so many scored examples there is no such figure."""
     return RuleResult(
         name=_name(floor, label, place),
         metric=floor.metric,
@@ -136,7 +180,7 @@ def _missing(floor: Floor, label: str | None, place: SliceName | None, reason: s
         slice=place,
         status=Status.WARN if floor.severity == "warn" else Status.MISSING,
         threshold=floor.min,
-        n=0,
+        n=n,
         reason=reason,
     )
 
@@ -157,6 +201,5 @@ def part_name(rule: Rule, label: str | None, place: SliceName | None) -> str:
     elif rule.name is None and label is not None:
         text = f" of {label}"
     if place is not None:
-        shown = place.value if isinstance(place.value, str) else json.dumps(place.value)
-        return f"{text} where {place.path} is {shown}"
+        return f"{text} where {place.path} is {slice_value(place.value)}"
     return text if rule.slice is None else f"{text} for each {rule.slice.path}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
 
 from pydantic import Field
@@ -40,11 +41,17 @@ class SliceName(Value):
     value: Scalar
 
 
+def slice_value(value: Scalar) -> str:
+    """A slice's value as rules are called by it: text as it is, the rest as JSON."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
 class RuleResult(Value):
     """What one rule found. `observed` is the worst case: what was not scored counts against the run.
 
-    `interval` has the level 1 - alpha of the policy; `n` is how many examples `observed` is over; `n_needed` how many
-    would settle an inconclusive rule if nothing else changed. Fields that don't apply are left out.
+    `interval` has the level 1 - alpha of the policy; `n` is how many examples `observed` is over, each once however
+    often it was asked; `n_needed` how many would settle an inconclusive rule if nothing else changed, left out where
+    no number would. Fields that don't apply are left out.
     """
 
     name: str

@@ -43,6 +43,8 @@ Reading: TypeAlias = Literal["strict", "binary"]
 Proof: TypeAlias = Literal["interval", "point"]
 Severity: TypeAlias = Literal["block", "warn"]
 MAX_RULES = 200
+CLOSE = 0.75
+"""How alike (Ratcliff and Obershelp's measure, 0..1) a key must be to be taken for a slip of the pen."""
 
 
 class PolicyError(Unprocessable):
@@ -179,7 +181,7 @@ def _explain(location: tuple[int | str, ...], message: str, kind: str, text: str
     message = message.removeprefix("Value error, ")
     if kind == "extra_forbidden":
         model = Floor if location[0] == "floors" else Regression if location[0] == "regressions" else Policy
-        close = difflib.get_close_matches(str(location[-1]), model.model_fields, n=1)
+        close = difflib.get_close_matches(str(location[-1]), model.model_fields, n=1, cutoff=CLOSE)
         message = "unknown key" + (f"; did you mean {close[0]}?" if close else "")
     if kind in {"tuple_type", "list_type"}:
         message = f"must be an array of tables: [[{location[-1]}]]"

@@ -3,45 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from app.gates.fall import Fall, fall_of
 from app.gates.floors import MAX_EACH, part_name
 from app.gates.model import RuleResult, SliceName, Status
 from app.gates.policy import EACH, Policy, Proof, Regression
-from app.runs.comparison import contrast, grouped_difference
-from app.runs.contrasts import Contrast, WorstCase
 from app.runs.figures import Interval
 from app.runs.pairing import Outcomes, Pairing
 from app.runs.statistics.multiple import holm
-from app.runs.statistics.paired import mcnemar, pairs_needed
-from app.runs.statistics.proportion import trials_to_narrow
 from layers.profile import SystemProfile
-
-
-@dataclass(frozen=True)
-class Fall:
-    """What a comparison says of falling behind, in the worst case: difference, interval, and how likely it is chance.
-
-    `sure` is the interval's upper end at a level that holds for all parts of a rule together.
-    """
-
-    difference: float
-    low: float
-    high: float
-    sure: float
-    n: int
-    discordant: int
-    p_value: float
 
 
 def hold_regressions(policy: Policy, pairing: Pairing | None, profile: SystemProfile) -> Iterator[RuleResult]:
     """One result for each regression, label and value. Without a baseline each is missing."""
     for rule in policy.regressions:
         if pairing is None:
-            yield _missing(rule, None, None, "there is no baseline to compare with")
+            named = f"the baseline {policy.baseline} that the policy names was never set"
+            yield _missing(rule, None, None, named if policy.baseline else "there is no baseline to compare with")
             continue
         parts = list(_parts(rule, policy, pairing, profile))
-        falls = [_fall(outcomes, pairing, policy.alpha, len(parts)) for _, _, outcomes in parts]
+        falls = [fall_of(outcomes, pairing, policy.alpha, len(parts)) for _, _, outcomes in parts]
         adjusted = iter(holm([fall.p_value for fall in falls if fall is not None]))
         for (label, place, _), fall in zip(parts, falls, strict=True):
             if fall is None:
@@ -81,43 +62,13 @@ def _parts(
         yield None, None, pairing.strict
 
 
-def _fall(outcomes: Outcomes, pairing: Pairing, alpha: float, n_parts: int) -> Fall | None:
-    found = _worst(outcomes, pairing, alpha)
-    if found is None:
-        return None
-    worst, low, high, p_value = found
-    # One of many parts may look sure by chance: what blocks is held to Bonferroni's level.
-    again = _worst(outcomes, pairing, alpha / n_parts) if n_parts > 1 else None
-    sure = again[2] if again else high
-    return Fall(worst.difference, low, high, sure, worst.n, worst.corrected + worst.broke, p_value)
-
-
-def _worst(outcomes: Outcomes, pairing: Pairing, alpha: float) -> tuple[WorstCase, float, float, float] | None:
-    grouped = grouped_difference(pairing, alpha) if outcomes is pairing.strict else None
-    made = contrast(outcomes, alpha, grouped=grouped)
-    worst = made.worst_case
-    if worst is None:
-        return None
-    p_value = max(mcnemar(worst.corrected, worst.broke).exact, grouped.p_value if grouped else 0.0)
-    return worst, *_widened(made, worst), p_value
-
-
-def _widened(made: Contrast, worst: WorstCase) -> tuple[float, float]:
-    """The worst case's interval, as wide as groups make the comparison's own."""
-    low, high = worst.interval.low, worst.interval.high
-    if made.grouped is not None and made.difference is not None:
-        low = min(low, worst.difference - (made.difference - made.grouped.interval.low))
-        high = max(high, worst.difference + (made.grouped.interval.high - made.difference))
-    return max(-1.0, low), min(1.0, high)
-
-
 def _hold(
     rule: Regression, policy: Policy, part: tuple[str | None, SliceName | None], fall: Fall, p_value: float
 ) -> RuleResult:
     label, place = part
     real = p_value < policy.alpha and fall.difference < 0
     status, needed, reason = judge_fall(
-        fall, rule.tolerated, rule.min_n or policy.min_n, rule.proof or policy.proof, real=real, alpha=policy.alpha
+        fall, rule.tolerated, rule.min_n or policy.min_n, rule.proof or policy.proof, real=real
     )
     if rule.severity == "warn" and status is not Status.PASS:
         status, reason = Status.WARN, f"{reason}; only a warning by its severity"
@@ -136,9 +87,7 @@ def _hold(
     )
 
 
-def judge_fall(
-    fall: Fall, tolerated: float, min_n: int, proof: Proof, *, real: bool, alpha: float
-) -> tuple[Status, int | None, str]:
+def judge_fall(fall: Fall, tolerated: float, min_n: int, proof: Proof, *, real: bool) -> tuple[Status, int | None, str]:
     """Status, pairs needed, reason. "Real" (not chance) and "larger than tolerated" are asked apart.
 
     Surely larger than tolerated blocks; so does a real fall that is larger by the best estimate. Passing takes an
@@ -156,24 +105,19 @@ def judge_fall(
             return Status.WARN, None, "the fall is real, and within the tolerance"
         return Status.PASS, None, "no fall larger than tolerated: the whole interval lies within the tolerance"
     if proof == "interval":
+        if fall.exactly(tolerated):
+            return Status.INCONCLUSIVE, None, "the fall is exactly what is tolerated: no number of pairs would tell"
         what = "is larger than tolerated by the best estimate, and may be chance" if larger else "may be larger"
-        return Status.INCONCLUSIVE, _needed(fall, tolerated, alpha), f"the fall {what}: there are too few pairs to tell"
-    return _by_estimate(fall, tolerated, alpha, real=real)
+        return Status.INCONCLUSIVE, fall.needed(tolerated), f"the fall {what}: there are too few pairs to tell"
+    return _by_estimate(fall, tolerated, real=real)
 
 
-def _by_estimate(fall: Fall, tolerated: float, alpha: float, *, real: bool) -> tuple[Status, int | None, str]:
+def _by_estimate(fall: Fall, tolerated: float, *, real: bool) -> tuple[Status, int | None, str]:
     if fall.difference < -tolerated:
-        return Status.WARN, _needed(fall, tolerated, alpha), "larger than tolerated by the best estimate; may be chance"
+        return Status.WARN, fall.needed(tolerated), "larger than tolerated by the best estimate; may be chance"
     if real:
         return Status.WARN, None, "the fall is real, and by the best estimate within the tolerance"
     return Status.PASS, None, "by the best estimate no fall larger than tolerated"
-
-
-def _needed(fall: Fall, tolerated: float, alpha: float) -> int | None:
-    """Pairs that would settle it if the shares stay: to show the fall, or to show that it is within the tolerance."""
-    if fall.difference < -tolerated:
-        return pairs_needed(fall.difference, fall.discordant / fall.n, alpha=alpha)
-    return trials_to_narrow(fall.n, fall.difference - fall.low, fall.difference + tolerated)
 
 
 def _missing(rule: Regression, label: str | None, place: SliceName | None, reason: str) -> RuleResult:

@@ -6,6 +6,8 @@ import re
 from typing import Any
 from xml.etree import ElementTree as ET
 
+from app.gates.model import slice_value
+from app.gates.render_markdown import number
 from layers.model import JsonObject
 
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -46,10 +48,23 @@ def clean(value: Any) -> str:
     return _ILLEGAL.sub("\ufffd", str(value))
 
 
+def _written(value: Any) -> Any:
+    """A part of a rule as people read it: an interval as "low to high", a slice by its path and value."""
+    match value:
+        case {"low": low, "high": high}:
+            return f"{number(low)} to {number(high)}"
+        case {"path": path, "value": part}:
+            return f"{path} is {slice_value(part)}"
+        case float():
+            return number(value)
+        case _:
+            return value
+
+
 def _case(suite: ET.Element, rule: JsonObject) -> None:
     names = {"name": clean(rule["name"]), "classname": clean(f"gate.{rule['metric']}"), "time": "0"}
     case = ET.SubElement(suite, "testcase", names)
-    details = "\n".join(f"{key}: {clean(rule[key])}" for key in sorted(rule) if rule[key] is not None)
+    details = "\n".join(f"{key}: {clean(_written(rule[key]))}" for key in sorted(rule) if rule[key] is not None)
     element = _ELEMENTS.get(rule["status"])
     if element is not None:
         attributes = {"type": clean(rule["status"]), "message": clean(rule["reason"])}

@@ -11,7 +11,7 @@ from app.errors import Blocked, Conflict, NotFound, Unprocessable
 from app.gates.baselines import BaselineStore
 from app.gates.decide import Evidence, decide
 from app.gates.floors import Measured
-from app.gates.model import Baseline, GateRequest, GateVerdict, Status, worst
+from app.gates.model import Baseline, GateRequest, GateVerdict, worst
 from app.gates.policy import Policy, parse_policy
 from app.gates.store import GateStore, policy_hash
 from app.runs.analysis import MAX_PATHS
@@ -90,8 +90,8 @@ class GateService:
         if run.status not in TERMINAL:
             return []
         found = [] if run.status is RunStatus.SUCCEEDED else [f"{who} {run.run_id} is {run.status.value}"]
-        if await self._decisions.last_status(run.run_id) is Status.BLOCK:
-            found.append(f"the latest gate on {who} {run.run_id} blocked it")
+        if blocks := await self._decisions.standing_blocks(run.run_id):
+            found.append(f"a gate blocked {who} {run.run_id}, and its block stands (policy {blocks[0]})")
         try:
             await self._check_binding(run.run_id)
         except Blocked as exc:
@@ -117,14 +117,16 @@ class GateService:
     async def gate(self, run_id: str, request: GateRequest) -> bytes:
         """Judge a run by a policy and store the decision; the `GateVerdict` as canonical JSON.
 
-        Raises `NotFound`, `PolicyError` (an `Unprocessable`), `Conflict` for a baseline that did not succeed, and
-        `Blocked` for one that the arbiter blocked.
+        Raises `NotFound`, `PolicyError` (an `Unprocessable`), `Unprocessable` for a run as its own baseline, `Conflict`
+        for a baseline that did not succeed, and `Blocked` for one that the arbiter blocked.
         """
         policy = parse_policy(request.policy)
         if len(policy.paths) > MAX_PATHS:
             raise Unprocessable(f"a policy may cut a run along at most {MAX_PATHS} paths")
         run = await self._stored(run_id)
         baseline = await self._baseline_of(policy, request.baseline)
+        if baseline is not None and baseline.run_id == run.run_id:
+            raise Unprocessable(f"the baseline is the run {run.run_id} itself: a run can't be held against itself")
         evidence = await self._evidence(policy, run, baseline)
         rules = await asyncio.to_thread(decide, policy, evidence)
         verdict = GateVerdict(
@@ -182,7 +184,8 @@ class GateService:
     async def move_baseline(self, name: str, run_id: str) -> Baseline:
         """Point a baseline at a run. Idempotent. Raises `NotFound`, `Conflict` for a run that may not be one.
 
-        That is a run that did not succeed, that scored nothing, that its latest gate or the arbiter blocked.
+        That is a run that did not succeed, that scored nothing, that some gate blocked and no later gate by the same
+        policy let pass, or that the arbiter blocked.
         """
         run = await self._stored(run_id)
         if run.status is not RunStatus.SUCCEEDED:
@@ -190,8 +193,10 @@ class GateService:
         n_scored, _ = await self._records.count(run)
         if not n_scored:
             raise Conflict("the run scored no example, so there is nothing to compare with")
-        if await self._decisions.last_status(run_id) is Status.BLOCK:
-            raise Conflict("the latest gate on this run blocked it")
+        if blocks := await self._decisions.standing_blocks(run_id):
+            raise Conflict(
+                f"a gate blocked this run, and its block stands until a gate by the same policy passes: {blocks[0]}"
+            )
         await self._check_binding(run_id)
         await self._baselines.move(name, run_id)
         return await self.baseline(name)

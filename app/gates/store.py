@@ -71,20 +71,26 @@ class GateStore:
         rows = await self._database.read(lambda conn: conn.execute(query).all())
         return [(row.decision_id, row.decision) for row in rows]
 
-    async def last_status(self, run_id: str) -> Status | None:
-        """What the newest decision on a run says."""
-        query = select(gate_decisions.c.verdict).where(gate_decisions.c.run_id == run_id)
-        query = query.order_by(gate_decisions.c.decision_id.desc()).limit(1)
-        value = await self._database.read(lambda conn: conn.scalar(query))
-        return None if value is None else Status(value)
+    async def standing_blocks(self, run_id: str) -> Sequence[str]:
+        """Hashes of the policies whose BLOCK of a run stands: no later gate by the same policy said PASS or WARN.
+
+        Other policies, and gates that came to no verdict, take no block back.
+        """
+        columns = (gate_decisions.c.policy_sha256, gate_decisions.c.verdict)
+        says = (Status.BLOCK.value, Status.PASS.value, Status.WARN.value)
+        query = select(*columns).where(gate_decisions.c.run_id == run_id, gate_decisions.c.verdict.in_(says))
+        query = query.order_by(gate_decisions.c.decision_id)
+        rows = await self._database.read(lambda conn: conn.execute(query).all())
+        latest = {row.policy_sha256: row.verdict for row in rows}
+        return [policy for policy, verdict in latest.items() if verdict == Status.BLOCK.value]
 
     async def judge_coverage(self, run: StoredRun) -> JudgeCoverage:
         """How many of a run's records a judge stands behind, read from the predictions' `instrument_path`."""
-        judged = named = 0
+        judged = named = asked = 0
         for start in range(0, run.n_total // run.config.options.repeats, CHUNK):
-            one, other = await self._database.read(partial(_judged, run=run, start=start))
-            judged, named = judged + one, named + other
-        return JudgeCoverage(run.n_total, judged, named)
+            some, one, other = await self._database.read(partial(_judged, run=run, start=start))
+            asked, judged, named = asked + some, judged + one, named + other
+        return JudgeCoverage(asked, judged, named)
 
 
 def policy_hash(policy: str) -> str:
@@ -92,14 +98,15 @@ def policy_hash(policy: str) -> str:
     return sha256_of(policy.encode())
 
 
-def _judged(conn: Connection, run: StoredRun, start: int) -> tuple[int, int]:
+def _judged(conn: Connection, run: StoredRun, start: int) -> tuple[int, int, int]:
     where = (*current_records(run), records.c.position.between(start, start + CHUNK - 1))
-    judged = named = 0
+    judged = named = asked = 0
     for data in conn.scalars(select(records.c.record).where(*where)):
+        asked += 1
         if _NAMED not in data:
             continue
         prediction = json.loads(data).get("prediction") or {}
         instrument = prediction.get("metadata", {}).get("instrument_path")
         named += isinstance(instrument, str)
         judged += isinstance(instrument, str) and instrument in JUDGES
-    return judged, named
+    return asked, judged, named

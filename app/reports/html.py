@@ -36,6 +36,7 @@ def _environment() -> Environment:
         figure=text.figure,
         between=text.between,
         ends=text.ends,
+        span=text.span,
         points=text.points,
         p_value=text.p_value,
         count=text.count,

@@ -20,9 +20,10 @@ MAX_TEXT = 2_000
 def render_markdown(view: ReportView) -> str:
     """The whole report. Text that others wrote stands in code, where nothing is made of it."""
     report = view.report
-    parts: list[Iterable[str]] = [_heading(view), _scores(report), _undefined(report.undefined)]
+    repeats = report.repeats
+    parts: list[Iterable[str]] = [_heading(view), _scores(report, repeats), _undefined(report.undefined)]
     if report.binary is not None:
-        parts.append(["## Labels collapsed to two", "", *_scores(report.binary)])
+        parts.append(["## Labels collapsed to two", "", *_scores(report.binary, repeats)])
     if report.calibration is not None:
         parts.append(_calibration(report.calibration))
     if report.repeats is not None:
@@ -43,7 +44,7 @@ def _heading(view: ReportView) -> Iterator[str]:
         yield f"It could not go on: {code(run.failure.message)}"
 
 
-def _scores(scores: Scores) -> Iterator[str]:
+def _scores(scores: Scores, repeats: Repeats | None) -> Iterator[str]:
     clustered = scores.intervals.accuracy_clustered
     interval = clustered.interval if clustered else scores.intervals.accuracy
     if scores.accuracy is None:
@@ -51,23 +52,41 @@ def _scores(scores: Scores) -> Iterator[str]:
     else:
         yield (
             f"**Accuracy {text.percent(scores.accuracy)}** (95 % interval {text.between(interval)}, "
-            f"{text.count(scores.correct)} of n = {text.count(scores.n_scored)})"
+            f"{text.count(scores.correct)} of n = {text.count(scores.n_scored)} {'answers' if repeats else 'examples'})"
         )
     if scores.total > scores.n_scored:
         bounds = scores.accuracy_bounds
         yield (
-            f"{text.count(scores.total - scores.n_scored)} are not scored; over all questions accuracy would be "
+            f"{text.count(scores.n_failed)} failed, "
+            f"{text.count(scores.total - scores.n_scored - scores.n_failed)} are missing, not asked; over all "
+            f"questions accuracy would be "
             f"{text.percent(bounds.worst)} to {text.percent(bounds.best)}."
         )
+    yield ""
+    yield from _whole(scores)
     yield ""
     yield from _per_label(scores)
     yield ""
     yield from _confusion(scores)
 
 
+def _whole(scores: Scores) -> Iterator[str]:
+    """The figures that are taken over all labels."""
+    ends = scores.intervals
+    yield from table_head("figure", "value", "95 % interval")
+    averages = (("macro", scores.macro, ends.macro), ("weighted", scores.weighted, ends.weighted))
+    for name, average, interval in averages:
+        for what in ("precision", "recall", "f1"):
+            shown = text.span(getattr(interval, what) if interval else None)
+            yield table_row(f"{name} {what}".replace("f1", "F1"), text.figure(getattr(average, what)), shown)
+    yield table_row("balanced accuracy", text.figure(scores.balanced_accuracy), text.span(ends.balanced_accuracy))
+    yield table_row("Matthews correlation", text.figure(scores.matthews), text.span(ends.matthews))
+    yield table_row("Cohen's kappa", text.figure(scores.kappa), text.span(ends.kappa))
+
+
 def _per_label(scores: Scores) -> Iterator[str]:
     ends = {one.label: one for one in scores.intervals.per_label}
-    yield from table_head("label", "precision", "recall", "F1", "support")
+    yield from table_head("label", "precision", "recall", "F1", "predicted", "support")
     for row in scores.per_label:
         mine = ends.get(row.label)
         yield table_row(
@@ -75,6 +94,7 @@ def _per_label(scores: Scores) -> Iterator[str]:
             share_cell(row.precision, mine.precision if mine else None),
             share_cell(row.recall, mine.recall if mine else None),
             share_cell(row.f1, mine.f1 if mine else None),
+            text.count(row.n_predicted),
             text.count(row.support),
         )
 
@@ -102,7 +122,8 @@ def _calibration(figures: Reliability) -> Iterator[str]:
     yield ""
     yield (
         f"Brier score {text.figure(figures.brier_score)}, expected calibration error "
-        f"{text.figure(figures.expected_calibration_error)}, n = {text.count(figures.n)}"
+        f"{text.figure(figures.expected_calibration_error)}, n = {text.count(figures.n)}; neither has an interval, "
+        f"because only sums by bin are kept"
     )
     yield ""
     yield from table_head("confidence", "mean", "right", "n")
@@ -115,7 +136,13 @@ def _calibration(figures: Reliability) -> Iterator[str]:
 def _repeats(figures: Repeats) -> Iterator[str]:
     yield "## Repeats"
     yield ""
-    yield f"{text.count(figures.n_examples)} examples were asked {figures.k} times each."
+    yield (
+        f"{text.count(figures.n_examples)} examples were asked {figures.k} times each; "
+        f"{text.count(figures.n_complete)} had every answer scored, and the shares are of these. With what was not "
+        f"scored counted as wrong, {text.percent(figures.pass_all_worst)} of all are right every time and "
+        f"{text.percent(figures.pass_any_worst)} at least once. Agreement is over the "
+        f"{text.count(figures.n_agreement)} examples with two scored answers or more; it has no interval."
+    )
     yield ""
     every = f"right every time (pass^{figures.k})"
     yield from table_head("labels", every, "at least once", "agreement", "variance within", "between")
@@ -124,7 +151,7 @@ def _repeats(figures: Repeats) -> Iterator[str]:
             yield table_row(
                 name,
                 share_cell(row.pass_all, row.pass_all_interval),
-                text.percent(row.pass_any),
+                share_cell(row.pass_any, row.pass_any_interval),
                 text.percent(row.agreement),
                 text.figure(row.variance_within),
                 text.figure(row.variance_between),

@@ -37,6 +37,11 @@ def ends(interval: Interval | None) -> str:
     return between(interval).removesuffix(" %")
 
 
+def span(interval: Interval | None) -> str:
+    """The ends of an interval of a figure in -1..1."""
+    return "–" if interval is None else f"{figure(interval.low)} to {figure(interval.high)}"
+
+
 def points(value: float | None) -> str:
     """A difference of shares, in percentage points, with its sign."""
     return "–" if value is None else f"{100 * value:+.1f}".replace("-", "−")

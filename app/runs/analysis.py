@@ -1,6 +1,6 @@
 """One pass over a run's records and examples: what counting alone can't tell, in memory that does not grow with them.
 
-Not independent of the number of examples are 24 bytes for each, and only where examples come in groups or repeats.
+Not independent of the number of examples are 24 bytes for each answer, and 8 more where examples are asked repeatedly.
 """
 
 from __future__ import annotations
@@ -156,6 +156,8 @@ class Breakdown:
     slices: Sequence[PathParts[Counts]] = ()
     observations: Observations | None = None
     repeats: Repeats | None = None
+    asked: int = 1
+    """How many times each example is asked."""
 
 
 class Analysis:
@@ -172,6 +174,7 @@ class Analysis:
         self._labels: dict[str, int] = {}
         self._names = array("q")
         self._codes = array("q")
+        self._positions = array("q")
         self._grouped = False
         self._repeated = RepeatSums(repeats)
         self._repeated_binary = RepeatSums(repeats) if profile.binary else None
@@ -187,12 +190,8 @@ class Analysis:
             for part in parts:
                 part.add(seen)
             self._cut_by_prediction(seen)
-            if seen.scored is None:
-                continue
-            self._names.append(name)
-            self._codes.append(self._code(seen.expected))
-            self._codes.append(self._code(seen.scored))
-            if seen.confidence is not None:
+            self._observe(position, name, seen)
+            if seen.scored is not None and seen.confidence is not None:
                 self._add_confidence(seen.expected, seen.scored, seen.confidence)
 
     def seen(self, record: Record) -> Seen:
@@ -218,7 +217,9 @@ class Analysis:
 
     def breakdown(self) -> Breakdown:
         sums = {key: ConfidenceSums(int(n), total, squares) for key, (n, total, squares) in self._confidences.items()}
-        return Breakdown(sums, self._slices, self._observations(), self._repeated.figures(self._repeated_binary))
+        return Breakdown(
+            sums, self._slices, self._observations(), self._repeated.figures(self._repeated_binary), self._repeats
+        )
 
     def _place(self, position: int, example: JsonObject | None) -> tuple[list[Counts], int]:
         if example is None:
@@ -249,6 +250,13 @@ class Analysis:
                 collapse(expected), [None if label is None else collapse(label) for label in scored]
             )
 
+    def _observe(self, position: int, name: int, seen: Seen) -> None:
+        self._names.append(name)
+        self._codes.append(self._code(seen.expected))
+        self._codes.append(-1 if seen.scored is None else self._code(seen.scored))
+        if self._repeats > 1:
+            self._positions.append(position)
+
     def _code(self, label: str) -> int:
         return self._labels.setdefault(label, len(self._labels))
 
@@ -264,7 +272,8 @@ class Analysis:
         codes = np.frombuffer(self._codes, dtype=np.int64).reshape(-1, 2)
         names = np.frombuffer(self._names, dtype=np.int64)
         unit: Literal["group", "repeats"] = "group" if self._grouped else "repeats"
-        return Observations(unit, names, codes[:, 0], codes[:, 1], list(self._labels))
+        examples = np.frombuffer(self._positions, dtype=np.int64) if self._repeats > 1 else None
+        return Observations(unit, names, codes[:, 0], codes[:, 1], list(self._labels), examples)
 
 
 def group_number(group: str) -> int:

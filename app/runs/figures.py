@@ -20,13 +20,17 @@ class Interval(Value):
 
 
 class LabelMetrics(Value):
-    """One label's figures over the scored examples; null = undefined, with a reason in the report's `undefined`."""
+    """One label's figures over the scored examples; null = undefined, with a reason in the report's `undefined`.
+
+    Recall is over the `support` that expect the label, precision over the `n_predicted` that were given it.
+    """
 
     label: str
     precision: float | None
     recall: float | None
     f1: float | None
     support: int
+    n_predicted: int
 
 
 class Averages(Value):
@@ -165,7 +169,11 @@ class ReliabilityBin(Value):
 
 
 class Reliability(Value):
-    """Does a confidence of 0.8 mean right in 80 of 100 cases? Null without predictions."""
+    """Does a confidence of 0.8 mean right in 80 of 100 cases? Over `n` predictions; null without any.
+
+    Neither score has an interval: only sums by bin are kept, which say nothing of how far single errors lie apart, and
+    the expected calibration error is besides too high where bins are small.
+    """
 
     n: int
     brier_score: float | None
@@ -183,7 +191,8 @@ class SliceFigures(Value):
     """How one part of a run did. `accuracy_worst` counts what was not scored as wrong.
 
     `p_value`: that the part is as accurate as the rest of the run (Fisher's exact test, two-sided); `p_adjusted` is
-    Holm's over all parts of the report. `flag` is set where that is below 0.05.
+    Holm's over all parts of the report. `flag` is set where that is below 0.05. `label_intervals` are Wilson's, for
+    precision and recall of the labels in `per_label`, in the same order; parts are not resampled, so F1 has none here.
     """
 
     correct: int
@@ -194,6 +203,7 @@ class SliceFigures(Value):
     p_adjusted: float | None
     flag: Literal["better", "worse"] | None
     per_label: tuple[LabelMetrics, ...]
+    label_intervals: tuple[LabelIntervals, ...]
 
 
 class SliceValue(SliceFigures):
@@ -220,15 +230,23 @@ class Slice(Value):
 
 
 class RepeatFigures(Value):
-    """One reading of examples that were asked several times each. A repeat that failed counts as not right.
+    """One reading of examples that were asked several times each.
 
-    `pass_all` (pass^k) is the share of examples that are right every time, `pass_any` of those right at least once;
-    `agreement` is how likely two answers to one example are the same label. The variances are of being right.
+    `pass_all` (pass^k) is the share of examples that are right every time, `pass_any` of those right at least once, of
+    the `n_complete` whose repeats were all scored, with Wilson's intervals; null where there are none. What was not
+    scored is not wrong, as in accuracy; `pass_all_worst` and `pass_any_worst` are over all examples and count it as
+    wrong. `agreement` is how likely two answers to one example are the same label, over the `n_agreement` examples
+    with two scored answers or more; a mean of shares, it has no interval. The variances are of being right.
     """
 
-    pass_all: float
+    n_complete: int
+    pass_all: float | None
     pass_all_interval: Interval | None
-    pass_any: float
+    pass_all_worst: float
+    pass_any: float | None
+    pass_any_interval: Interval | None
+    pass_any_worst: float
+    n_agreement: int
     agreement: float | None
     variance_within: float | None
     variance_between: float | None

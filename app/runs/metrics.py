@@ -96,6 +96,7 @@ class _LabelCounts:
             recall=_ratio(self.tp, self.expected),
             f1=_ratio(2 * self.tp, self.predicted + self.expected),  # 2TP + FP + FN
             support=self.expected,
+            n_predicted=self.predicted,
         )
 
     def intervals(self) -> LabelIntervals:

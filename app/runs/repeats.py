@@ -16,8 +16,10 @@ class RepeatSums:
 
     k: int
     n: int = 0
+    complete: int = 0
     all_right: int = 0
     any_right: int = 0
+    any_right_complete: int = 0
     answered: int = 0
     agreement: float = 0.0
     within: float = 0.0
@@ -32,6 +34,9 @@ class RepeatSums:
         self.n += 1
         self.all_right += right == self.k
         self.any_right += right > 0
+        if m == self.k:
+            self.complete += 1
+            self.any_right_complete += right > 0
         if m < 2:
             return
         share = right / m
@@ -62,9 +67,14 @@ class RepeatSums:
             spread = max(0.0, self.squares - self.shares**2 / m) / (m - 1)
             between = max(0.0, spread - self.noise / m)
         return RepeatFigures(
-            pass_all=self.all_right / self.n,
-            pass_all_interval=wilson(self.all_right, self.n),
-            pass_any=self.any_right / self.n,
+            n_complete=self.complete,
+            pass_all=self.all_right / self.complete if self.complete else None,
+            pass_all_interval=wilson(self.all_right, self.complete),
+            pass_all_worst=self.all_right / self.n,
+            pass_any=self.any_right_complete / self.complete if self.complete else None,
+            pass_any_interval=wilson(self.any_right_complete, self.complete),
+            pass_any_worst=self.any_right / self.n,
+            n_agreement=m,
             agreement=self.agreement / m if m else None,
             variance_within=self.within / m if m else None,
             variance_between=between,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from scipy.stats import fisher_exact
 
 from app.runs.analysis import Counts, PathParts, ValueKey
-from app.runs.figures import Interval, Slice, SliceFigures, SliceValue
+from app.runs.figures import Interval, LabelIntervals, LabelMetrics, Slice, SliceFigures, SliceValue
 from app.runs.metrics import score
 from app.runs.statistics.multiple import holm
 from app.runs.statistics.proportion import wilson_of_share
@@ -99,6 +99,7 @@ def _one(
     correct, n = correct_of(part), part.n_scored
     ends = wilson_of_share(correct / n, n / effect) if n else None
     flagged = adjusted is not None and adjusted < FLAG_ALPHA
+    per_label = score(part, order).per_label
     return SliceFigures(
         correct=correct,
         accuracy=correct / n if n else None,
@@ -107,7 +108,20 @@ def _one(
         p_value=p,
         p_adjusted=adjusted,
         flag=("worse" if correct / n < overall else "better") if flagged else None,
-        per_label=score(part, order).per_label,
+        per_label=per_label,
+        label_intervals=tuple(_intervals(row, effect) for row in per_label),
+    )
+
+
+def _intervals(row: LabelMetrics, effect: float) -> LabelIntervals:
+    def interval(share: float | None, n: int) -> Interval | None:
+        if share is None:
+            return None
+        low, high = wilson_of_share(share, n / effect)
+        return Interval(low=low, high=high)
+
+    return LabelIntervals(
+        label=row.label, precision=interval(row.precision, row.n_predicted), recall=interval(row.recall, row.support)
     )
 
 

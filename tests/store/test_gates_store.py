@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 from sqlalchemy import select, update
 
-from app.errors import BadRequest, Conflict
+from app.errors import BadRequest, Conflict, Unprocessable
 from app.gates.baselines import MAX_HISTORY, BaselineStore
 from app.gates.model import GateRequest
 from app.gates.tables import gate_decisions, gate_policies
@@ -149,10 +149,81 @@ async def test_a_long_history_shows_its_end(database: Database) -> None:
 
 
 async def test_a_run_that_a_gate_blocked_is_no_baseline(world: World) -> None:
-    """Until a later gate says otherwise."""
+    """Whatever another policy, or a gate that comes to no verdict, says afterwards."""
     run = await world.run(examples(60, wrong=range(30)))
-    await world.gates.gate(run, GateRequest(policy=POLICY.replace("0.5", "0.9")))
+    strict = GateRequest(policy=POLICY.replace("0.5", "0.9"))
+    other = await world.run(examples(60, wrong=range(31)))
+    await world.gates.gate(run, strict)
+    for easy in ("0.2", "0.5"):
+        await world.gates.gate(run, GateRequest(policy=POLICY.replace("0.5", easy)))
+        with pytest.raises(Conflict, match=r"blocked.*sha256:"):
+            await world.gates.move_baseline("main", run)
+    made = await world.gates.compare(other, run)
+    assert any("block stands" in warning for warning in made.warnings)
+
+
+async def test_a_block_is_taken_back_by_the_policy_that_made_it(world: World) -> None:
+    """A fall behind one baseline, held again against another one after that was moved."""
+    good, bad = await world.run(examples(400)), await world.run(examples(400, wrong=range(100)))
+    run = await world.run(examples(400, wrong=range(101)))
+    policy = "[[regressions]]\ntolerated = 0.1\n"
+    await world.gates.gate(run, GateRequest(policy=policy, baseline=good))
+    await world.gates.gate(run, GateRequest(policy=policy))  # nothing to compare with: no verdict
     with pytest.raises(Conflict, match="blocked"):
         await world.gates.move_baseline("main", run)
-    await world.gates.gate(run, GateRequest(policy=POLICY.replace("0.5", "0.2")))
+    await world.gates.gate(run, GateRequest(policy=policy, baseline=bad))
     assert (await world.gates.move_baseline("main", run)).run_id == run
+
+
+async def test_no_run_is_held_against_itself(world: World) -> None:
+    """Not by its id, and not by a name that points at it."""
+    run = await world.run(examples(60))
+    await world.gates.move_baseline("main", run)
+    for baseline in (run, "main", None):
+        with pytest.raises(Unprocessable, match="itself"):
+            await world.gates.gate(run, GateRequest(policy='baseline = "main"\n' + POLICY, baseline=baseline))
+
+
+async def test_repeats_are_answers_and_an_example_counts_once(world: World) -> None:
+    """Forty examples asked three times are forty."""
+    run = await world.run(examples(40, wrong=range(4)), repeats=3)
+    text = "min_n = 100\n[[floors]]\nmetric = 'accuracy'\nmin = 0.5\n[[floors]]\nmetric = 'macro.f1'\nmin = 0.5\n"
+    text += "[[floors]]\nmetric = 'recall'\nlabel = 'high'\nmin = 0.5\n"
+    text += "[[floors]]\nmetric = 'accuracy'\nmin = 0.5\nslice = { path = '/input/kind' }\n"
+    rules = {rule["name"]: rule for rule in json.loads(await world.gates.gate(run, GateRequest(policy=text)))["rules"]}
+    sizes = {name: rule["n"] for name, rule in rules.items()}
+    assert sizes == {
+        "run is over": 40,
+        "every example has a record": 40,
+        "failed examples": 40,
+        "example ids are unique": 40,
+        "floor accuracy": 40,
+        "floor macro.f1": 40,
+        "floor recall of high": 20,
+        "floor accuracy where /input/kind is a": 20,
+        "floor accuracy where /input/kind is b": 20,
+    }
+    assert rules["floor accuracy"]["status"] == "INCONCLUSIVE"
+    assert rules["floor accuracy"]["reason"].startswith("40 scored examples")
+
+
+@pytest.mark.parametrize("repeats", [1, 3])
+async def test_gate_and_report_give_one_interval(world: World, repeats: int) -> None:
+    """The same figure of the same records, to the last digit, in both readings of the labels."""
+    run = await world.run(examples(200, wrong=range(0, 200, 9)), repeats=repeats)
+    figures = ("macro.f1", "macro.precision", "weighted.f1", "balanced_accuracy", "kappa", "matthews")
+    floors = "".join(
+        f"[[floors]]\nmetric = '{name}'\nmin = 0.1\nlabels = '{labels}'\n"
+        for name in figures
+        for labels in ("strict", "binary")
+    )
+    floors += "[[floors]]\nmetric = 'f1'\nlabel = 'high'\nmin = 0.1\n"
+    rules = {one["name"]: one for one in json.loads(await world.gates.gate(run, GateRequest(policy=floors)))["rules"]}
+    report = (await world.runs.report(run, binary=True)).model_dump(mode="json")
+    for suffix, scores in (("", report), (" (binary)", report["binary"])):
+        for name in figures:
+            kind, _, which = name.partition(".")
+            said = scores["intervals"][kind][which] if which else scores["intervals"][kind]
+            assert rules[f"floor {name}{suffix}"]["interval"] == said
+    of_label = next(one for one in report["intervals"]["per_label"] if one["label"] == "high")
+    assert rules["floor f1 of high"]["interval"] == of_label["f1"]

@@ -123,13 +123,15 @@ def test_slices_have_both_readings_of_the_labels() -> None:
 
 
 def test_repeats_have_both_readings_of_the_labels() -> None:
-    """Medium for high is wrong strictly and right in two labels; a failed repeat is right in neither."""
+    """Medium for high is wrong strictly and right in two labels; a failed repeat is neither in both."""
     analysis = Analysis(PROFILE, 6, repeats=2)
     for position, answers in enumerate([("high", "medium"), ("medium", "medium"), ("high", None)]):
         analysis.add(position, None, [seen("high", label) for label in answers])
     found = derive_report(analysis.tally(), PROFILE, binary=True, breakdown=analysis.breakdown()).repeats
-    assert (found.pass_all, found.pass_any, found.agreement) == (0.0, pytest.approx(2 / 3), 0.5)
-    assert (found.binary.pass_all, found.binary.pass_any, found.binary.agreement) == (pytest.approx(2 / 3), 1.0, 1.0)
+    assert (found.n_complete, found.pass_all, found.pass_any, found.agreement) == (2, 0.0, 0.5, 0.5)
+    two = found.binary
+    assert (two.n_complete, two.pass_all, two.pass_any, two.agreement) == (2, 1.0, 1.0, 1.0)
+    assert (two.pass_all_worst, two.pass_any_worst) == (pytest.approx(2 / 3), 1.0)
     strict = derive_report(analysis.tally(), PROFILE, binary=False, breakdown=analysis.breakdown()).repeats
     assert strict == found.model_copy(update={"binary": None})
 

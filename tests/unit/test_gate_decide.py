@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from app.gates.checks import JudgeCoverage
 from app.gates.decide import Evidence, decide
-from app.gates.floors import Measured, judge_floor
-from app.gates.measures import Measure, Part, Unmeasurable, measure
+from app.gates.fall import Fall
+from app.gates.floors import Measured, judge_floor, measure
+from app.gates.measures import Measure, Part, Unmeasurable
 from app.gates.model import ORDER, RuleResult, Status, worst
 from app.gates.policy import parse_policy
-from app.gates.regressions import Fall, judge_fall
+from app.gates.regressions import judge_fall
 from app.runs.analysis import Analysis, Seen
 from app.runs.comparison import compare
 from app.runs.contrasts import Listed, Side
@@ -422,10 +423,10 @@ def test_a_run_that_is_not_worse_is_never_blocked_nor_a_worse_one_waved_through(
 
 
 def test_too_few_pairs_are_inconclusive_unless_the_fall_is_beyond_doubt() -> None:
-    few = Fall(difference=0.0, low=-0.001, high=0.001, sure=0.001, n=10, discordant=0, p_value=1.0)
-    assert judge_fall(few, 0.01, 100, "interval", real=False, alpha=0.05)[:2] == (Status.INCONCLUSIVE, 100)
-    sure = Fall(difference=-0.9, low=-1.0, high=-0.6, sure=-0.6, n=10, discordant=9, p_value=0.004)
-    assert judge_fall(sure, 0.01, 100, "interval", real=True, alpha=0.05)[0] is Status.BLOCK
+    few = Fall(difference=0.0, low=-0.001, high=0.001, sure=0.001, n=10, p_value=1.0, needed=lambda _: 1)
+    assert judge_fall(few, 0.01, 100, "interval", real=False)[:2] == (Status.INCONCLUSIVE, 100)
+    sure = Fall(difference=-0.9, low=-1.0, high=-0.6, sure=-0.6, n=10, p_value=0.004, needed=lambda _: 1)
+    assert judge_fall(sure, 0.01, 100, "interval", real=True)[0] is Status.BLOCK
 
 
 def test_grouped_examples_need_more_to_pass() -> None:

@@ -48,6 +48,15 @@ def test_junit_counts_blocks_as_failures_and_doubt_as_errors() -> None:
     assert properties["verdict"] == "BLOCK"
 
 
+def test_junit_writes_intervals_and_slices_as_people_read_them() -> None:
+    """And as the rules' names do."""
+    root = ET.fromstring(render_junit(decision_json(a_verdict())))  # noqa: S314 - our own text
+    details = {case.get("name"): "".join(child.text for child in case if child.text) for case in root.iter("testcase")}
+    assert "interval: 0.1000 to 0.3000" in details["blocked"].splitlines()
+    assert "slice: /input/kind is high" in details["unsure"].splitlines()
+    assert "{" not in "".join(details.values())
+
+
 SCHEMA = {
     "testsuites": ({"name", "tests", "failures", "errors", "skipped", "time"}, {"testsuite"}),
     "testsuite": ({"name", "tests", "failures", "errors", "skipped", "time", "timestamp"}, {"properties", "testcase"}),

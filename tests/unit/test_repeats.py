@@ -26,9 +26,14 @@ def test_figures_of_a_small_run_counted_by_hand() -> None:
     assert made.variance_within == pytest.approx((0 + 1 / 3 + 0) / 3)
 
 
-def test_a_failed_repeat_is_not_right_every_time() -> None:
+def test_a_failed_repeat_is_not_wrong_but_unknown() -> None:
+    """As in accuracy. The worst case counts it as wrong, over all examples."""
     made = sums_of([["a", "a", None]]).figures()
-    assert (made.pass_all, made.pass_any, made.agreement) == (0.0, 1.0, 1.0)
+    assert (made.n_complete, made.pass_all, made.pass_all_interval, made.pass_any) == (0, None, None, None)
+    assert (made.pass_all_worst, made.pass_any_worst, made.agreement, made.n_agreement) == (0.0, 1.0, 1.0, 1)
+    more = sums_of([["a", "a", None], ["b", None, None], ["a", "a", "a"], ["b", "a", "a"]]).figures()
+    assert (more.n_complete, more.pass_all, more.pass_any) == (2, 0.5, 1.0)
+    assert (more.pass_all_worst, more.pass_any_worst) == (0.25, 0.75)
 
 
 def test_one_answer_agrees_with_nothing() -> None:
@@ -40,8 +45,12 @@ def test_one_answer_agrees_with_nothing() -> None:
 @given(ROWS.filter(bool))
 def test_figures_stay_in_their_ranges(rows) -> None:
     made = sums_of(rows).figures()
-    assert 0 <= made.pass_all <= made.pass_any <= 1
-    assert made.pass_all_interval.low <= made.pass_all <= made.pass_all_interval.high
+    assert 0 <= made.pass_all_worst <= made.pass_any_worst <= 1
+    assert made.pass_all_worst <= made.n_complete / made.n_examples
+    if made.n_complete:
+        assert 0 <= made.pass_all <= made.pass_any <= 1
+        assert made.pass_all_interval.low <= made.pass_all <= made.pass_all_interval.high
+        assert made.pass_any_interval.low <= made.pass_any <= made.pass_any_interval.high
     for value in (made.agreement, made.variance_within, made.variance_between):
         assert value is None or -1e-12 <= value <= 1
 

@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 from scipy.special import bdtr, ndtri
 from scipy.stats import binom
 
-from app.runs.statistics.proportion import wilson
+from app.runs.statistics.proportion import wilson_of_share
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +66,29 @@ def paired_difference(counts: PairedCounts, *, level: float = 0.95) -> tuple[flo
     Newcombe's square-and-add interval for paired proportions (Statistics in Medicine 17 (1998), method 10): Wilson
     intervals of the two accuracies, combined with the pairs' correlation. Raises `ValueError` for n = 0.
     """
-    n = counts.n
-    if n == 0:
+    if counts.n == 0:
         raise ValueError("no pairs")
-    after, before = counts.both_right + counts.corrected, counts.both_right + counts.broke
-    p_after, p_before = after / n, before / n
-    low_a, high_a = wilson(after, n, level=level)
-    low_b, high_b = wilson(before, n, level=level)
-    phi = _correlation(counts)
+    cells = (counts.both_right, counts.corrected, counts.broke, counts.both_wrong)
+    return _square_and_add(cells, level)
+
+
+def paired_difference_at(counts: PairedCounts, n: float, *, level: float = 0.95) -> tuple[float, float, float]:
+    """The same for `n` > 0 pairs that come out in the shares of these."""
+    factor = n / counts.n
+    cells = (counts.both_right, counts.corrected, counts.broke, counts.both_wrong)
+    return _square_and_add(tuple(cell * factor for cell in cells), level)
+
+
+def _square_and_add(cells: tuple[float, ...], level: float) -> tuple[float, float, float]:
+    both_right, corrected, broke, both_wrong = cells
+    n = both_right + corrected + broke + both_wrong
+    p_after, p_before = (both_right + corrected) / n, (both_right + broke) / n
+    low_a, high_a = wilson_of_share(min(1.0, p_after), n, level=level)
+    low_b, high_b = wilson_of_share(min(1.0, p_before), n, level=level)
+    phi = _correlation(cells)
     down = _combined(p_after - low_a, high_b - p_before, phi)
     up = _combined(high_a - p_after, p_before - low_b, phi)
-    difference = (counts.corrected - counts.broke) / n
+    difference = (corrected - broke) / n
     return difference, max(-1.0, difference - down), min(1.0, difference + up)
 
 
@@ -84,15 +96,15 @@ def _combined(one: float, other: float, phi: float) -> float:
     return math.sqrt(max(0.0, one * one - 2.0 * phi * one * other + other * other))
 
 
-def _correlation(counts: PairedCounts) -> float:
+def _correlation(cells: tuple[float, ...]) -> float:
     """Phi of the fourfold table with Newcombe's continuity correction (no correlation beyond what the data force)."""
-    a, b, c, d = counts.both_right, counts.corrected, counts.broke, counts.both_wrong
+    a, b, c, d = cells
     margins = (a + b) * (c + d) * (a + c) * (b + d)
     if margins == 0:
         return 0.0
-    cross = float(a * d - b * c)
+    cross = a * d - b * c
     if cross > 0:
-        cross = max(cross - counts.n / 2, 0.0)
+        cross = max(cross - sum(cells) / 2, 0.0)
     return cross / math.sqrt(margins)
 
 
