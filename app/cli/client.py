@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 LONGEST_ID = 512
 
+WRONGLY_ASKED = frozenset({400, 413, 415, 422})
+"""Statuses that say that the question was wrong, rather than that it had no good answer."""
+
 
 def no_answer(exc: httpx.HTTPError, server: str | None = None) -> str:
     """Why a service gave no answer, as a sentence for people."""
@@ -125,6 +128,11 @@ async def get(client: httpx.AsyncClient, path: str, **params: Any) -> Any:
 async def post(client: httpx.AsyncClient, path: str, **kwargs: Any) -> Any:
     """POST, answer as JSON. Raises `RequestFailed`."""
     return _checked(await client.post(path, **kwargs))
+
+
+async def put(client: httpx.AsyncClient, path: str, **kwargs: Any) -> Any:
+    """PUT, answer as JSON. Raises `RequestFailed`."""
+    return _checked(await client.put(path, **kwargs))
 
 
 def _checked(response: httpx.Response) -> Any:

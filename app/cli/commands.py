@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from app.cli import critic_commands, gate_commands, runs_commands, verdict_commands
+from app.cli import baseline_commands, critic_commands, gate_commands, runs_commands, verdict_commands
 from app.cli.console import fail, write_text
 from app.cli.exits import FAILED, USAGE
 from app.cli.options import AsJson, Key, Server
@@ -27,6 +27,7 @@ db_app = typer.Typer(help="Look after the database.", no_args_is_help=True, rich
 runs_commands.register(app)
 app.add_typer(db_app, name="db")
 gate_commands.register(app)
+baseline_commands.register(app)
 critic_commands.register(app)
 verdict_commands.register(app)
 
@@ -46,10 +47,17 @@ def score(  # noqa: PLR0913, PLR0917 - one parameter per option
     url: Annotated[str | None, Option("--url", help="Where the system listens, instead of the setting.")] = None,
     limit: Annotated[int | None, Option("--limit", min=1, help="Only the first N examples.")] = None,
     concurrency: Annotated[int | None, Option("--concurrency", min=1, max=1024, help="Calls at once.")] = None,
+    repeats: Annotated[int | None, Option("--repeats", min=1, max=100, help="Times to ask each example.")] = None,
+    priority: Annotated[
+        int | None, Option("--priority", min=-100, max=100, help="Runs with a higher one go first.")
+    ] = None,
     name: Annotated[str | None, Option("--name", help="What to call the run.")] = None,
     pipeline: Annotated[
         str | None, Option("--pipeline", metavar="offline|critic", help="Put a classifier under its critic.")
     ] = None,
+    wait: Annotated[
+        bool, Option("--wait/--no-wait", help="With --server: wait for the report, or leave the run to the service.")
+    ] = True,
     as_json: AsJson = False,
     server: Server = None,
     key: Key = None,
@@ -62,6 +70,8 @@ def score(  # noqa: PLR0913, PLR0917 - one parameter per option
 
     if server is not None and url is not None:
         fail("--url names a target for the local process; a service only calls the targets its operator set", USAGE)
+    if server is None and not wait:
+        fail("--no-wait leaves the run to a service: name it with --server", USAGE)
     settings = settings_or_exit(server)
     if server is None:
         settings = work.aim(settings, system, url)
@@ -70,13 +80,15 @@ def score(  # noqa: PLR0913, PLR0917 - one parameter per option
         "binary": binary,
         "limit": limit,
         "concurrency": concurrency,
+        "repeats": repeats,
+        "priority": priority,
         "pipeline": pipeline,
     }
     options = {option: value for option, value in options.items() if value is not None}
     request = {"system": system, "options": options} | ({"name": name} if name else {})
 
     async def go() -> int:
-        return await work.score(settings, fixture, request, server=server, key=key, as_json=as_json)
+        return await work.score(settings, fixture, request, server=server, key=key, as_json=as_json, wait=wait)
 
     raise typer.Exit(run_async(go))
 

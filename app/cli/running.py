@@ -94,7 +94,7 @@ def check_store(settings: Settings) -> None:
 
 def ask(fetch: Callable[[httpx.AsyncClient], Awaitable[Any]], server: str | None, key: str | None) -> Any:
     """What `fetch` makes of a service, or of the local store; a refusal ends the program."""
-    from app.cli.client import RequestFailed, service
+    from app.cli.client import WRONGLY_ASKED, RequestFailed, service
 
     settings = settings_or_exit(server)
     if server is None:
@@ -105,6 +105,6 @@ def ask(fetch: Callable[[httpx.AsyncClient], Awaitable[Any]], server: str | None
             try:
                 return await fetch(client)
             except RequestFailed as exc:
-                fail(str(exc), FAILED)
+                fail(str(exc), USAGE if exc.status in WRONGLY_ASKED else FAILED)
 
     return run_async(go)

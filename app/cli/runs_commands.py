@@ -10,7 +10,7 @@ import typer
 from typer import Option
 
 from app.cli.console import out, write_text
-from app.cli.options import AsJson, Key, Server
+from app.cli.options import AsJson, Key, Run, Server
 from app.cli.running import ask
 
 runs_app = typer.Typer(help="List, look at and steer runs.", no_args_is_help=True, rich_markup_mode=None)
@@ -35,7 +35,7 @@ def runs_list(
 
 
 @runs_app.command("show")
-def runs_show(run_id: str, as_json: AsJson = False, server: Server = None, key: Key = None) -> None:
+def runs_show(run_id: Run, as_json: AsJson = False, server: Server = None, key: Key = None) -> None:
     """Show one run and its report so far."""
     from app.cli import runs as work
 
@@ -48,7 +48,7 @@ def runs_show(run_id: str, as_json: AsJson = False, server: Server = None, key: 
 
 @runs_app.command("report")
 def runs_report(
-    run_id: str,
+    run_id: Run,
     form: Annotated[
         str | None,
         Option("--format", metavar="html|markdown|json", help="By default as the file's name says, or Markdown."),
@@ -68,22 +68,35 @@ def runs_report(
     write_text(text) if output is None else work.save(text, output)
 
 
-@runs_app.command("cancel")
-def runs_cancel(run_id: str, server: Server = None, key: Key = None) -> None:
-    """Stop a run; what it recorded stays."""
-    from app.cli.client import post, segment
+@runs_app.command("pause")
+def runs_pause(run_id: Run, as_json: AsJson = False, server: Server = None, key: Key = None) -> None:
+    """Let a run rest after the examples it is asking, until `runs resume`."""
+    _steer(run_id, "pause", as_json, server, key)
 
-    run = ask(lambda client: post(client, f"/runs/{segment(run_id)}/cancel"), server, key)
-    write_text(f"{run['run_id']} {run['status']}")
+
+@runs_app.command("resume")
+def runs_resume(run_id: Run, as_json: AsJson = False, server: Server = None, key: Key = None) -> None:
+    """Go on with a paused run."""
+    _steer(run_id, "resume", as_json, server, key)
+
+
+@runs_app.command("cancel")
+def runs_cancel(run_id: Run, as_json: AsJson = False, server: Server = None, key: Key = None) -> None:
+    """Stop a run; what it recorded stays."""
+    _steer(run_id, "cancel", as_json, server, key)
 
 
 @runs_app.command("retry")
-def runs_retry(run_id: str, server: Server = None, key: Key = None) -> None:
+def runs_retry(run_id: Run, as_json: AsJson = False, server: Server = None, key: Key = None) -> None:
     """Ask again about what failed in a run that has ended; successes stay."""
+    _steer(run_id, "retry", as_json, server, key)
+
+
+def _steer(run_id: str, act: str, as_json: bool, server: str | None, key: str | None) -> None:
     from app.cli.client import post, segment
 
-    run = ask(lambda client: post(client, f"/runs/{segment(run_id)}/retry"), server, key)
-    write_text(f"{run['run_id']} {run['status']}")
+    run = ask(lambda client: post(client, f"/runs/{segment(run_id)}/{act}"), server, key)
+    write_text(json.dumps(run, indent=2) if as_json else f"{run['run_id']} {run['status']}")
 
 
 def register(app: typer.Typer) -> None:

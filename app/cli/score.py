@@ -8,9 +8,9 @@ from typing import Any
 
 import httpx
 
-from app.cli.client import RequestFailed, get, named, no_answer, post, service
+from app.cli.client import WRONGLY_ASKED, RequestFailed, get, named, no_answer, post, service
 from app.cli.console import fail, out, report_tables, write_text
-from app.cli.exits import FAILED, USAGE
+from app.cli.exits import FAILED, OK, USAGE
 from app.cli.progress import watch
 from app.settings import Settings
 
@@ -49,24 +49,37 @@ def aim(settings: Settings, system: str, url: str | None) -> Settings:
 
 
 async def score(
-    settings: Settings, fixture: Path, request: dict[str, Any], *, server: str | None, key: str | None, as_json: bool
+    settings: Settings,
+    fixture: Path,
+    request: dict[str, Any],
+    *,
+    server: str | None,
+    key: str | None,
+    as_json: bool,
+    wait: bool = True,
 ) -> int:
-    """Run the fixture and print its report. The exit code: 0 done, 1 the target or the run failed, 2 usage."""
+    """Run the fixture and print its report. The exit code: 0 done, 1 the target or the run failed, 2 usage.
+
+    Without `wait` the run is left to the service, and only itself is printed.
+    """
     upload = read_fixture(fixture)
     async with service(settings, server, key, execute=True) as client:
         try:
             run = await post(client, "/runs", files=_form(upload, request))
+            if not wait:
+                write_text(json.dumps(run, indent=2) if as_json else f"run {run['run_id']} {run['status']}")
+                return OK
             run = await _finish(client, run, request["system"], live=server is not None)
             if run["status"] != "succeeded":
                 failure = run.get("failure") or {}
                 fail(failure.get("message") or f"the run ended as {run['status']}", FAILED)
             report = await get(client, f"/runs/{run['run_id']}/report")
         except RequestFailed as exc:
-            fail(str(exc), USAGE if exc.status in {400, 413, 415, 422} else FAILED)
+            fail(str(exc), USAGE if exc.status in WRONGLY_ASKED else FAILED)
         except httpx.HTTPError as exc:
             fail(no_answer(exc, named(server or "")), FAILED)
     _show(report, run, as_json=as_json)
-    return 0
+    return OK
 
 
 def _form(upload: tuple[str, bytes, str], request: dict[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,8 @@ ASKING = {
     "runs list": [],
     "runs show": [NOBODY],
     "runs report": [NOBODY],
+    "runs pause": [NOBODY],
+    "runs resume": [NOBODY],
     "runs cancel": [NOBODY],
     "runs retry": [NOBODY],
     "ingest": ["policy.md"],
@@ -31,6 +33,9 @@ ASKING = {
     "compare": [NOBODY, "--baseline", NOBODY],
     "verdict": ["--artifact", NOBODY],
     "critic report": [NOBODY],
+    "baselines list": [],
+    "baselines show": ["golden"],
+    "baselines set": ["golden", NOBODY],
 }
 """Commands that can ask a service, with arguments that are fine."""
 
@@ -191,6 +196,17 @@ def test_a_run_that_there_is_not(command: str, capsys: pytest.CaptureFixture[str
     assert code_of(*command.split(), *ASKING[command], *extra) == failed(command)
     said = capsys.readouterr()
     assert (said.out, said.err.strip()) == ("", "arbiter-l8: there is no such run")
+
+
+@pytest.mark.parametrize("command", [name for name, given in ASKING.items() if NOBODY in given])
+def test_what_is_no_id_of_a_run_is_a_run_that_there_is_not(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """But for what a new baseline shall point at, and an arbiter's artifact, which may be a file: wrongly asked."""
+    assert code_of("db", "upgrade") == 0
+    extra = ["--config", "arbiter.toml"] if command == "verdict" else []
+    arguments = [word.replace(NOBODY, "nope") for word in ASKING[command]]
+    expected = wrong(command) if command == "baselines set" else failed(command)
+    assert code_of(*command.split(), *arguments, *extra) == expected
+    assert "Traceback" not in capsys.readouterr().err
 
 
 READING = (
