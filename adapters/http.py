@@ -22,6 +22,7 @@ from adapters.retry import retry_decision, retrying
 from adapters.transport import new_http_client
 from layers.errors import CircuitOpen, DependencyError, DependencyUnavailable
 from layers.ports import Clock
+from layers.withdrawal import unless_withdrawn
 
 __all__ = ["DAILY_QUOTA", "CallEvent", "JsonClient", "Reply", "new_http_client"]
 
@@ -68,6 +69,8 @@ class JsonClient:
     often a call may be sent. `max_response_bytes` bounds a decoded body. `retry_after_from` reads a delay in seconds
     from an error reply's body; it may return `DAILY_QUOTA`, which opens the breaker. `propagate` adds trace headers to
     a request's, `observe` is told of every attempt. `clock` is monotonic; `deadline`s are points on it.
+
+    A question that waits for the budget can be taken back, see `layers.withdrawal`.
 
     Raises the `DependencyError` family only, plus what `read` raises of its own: that is our bug, and no evidence.
     """
@@ -216,7 +219,8 @@ class JsonClient:
         asked, name = self._clock(), self._breaker.name
         if asked >= call.end:
             raise OverBudget(name, "timeout", "its deadline had passed before it could be sent")
-        await self._limiter.acquire(self._lane, call.end, permit.confirm)
+        if not self._limiter.take_now(self._lane):
+            await unless_withdrawn(name, self._limiter.acquire(self._lane, call.end, permit.confirm))
         left = 0.0
         try:
             now = self._clock()

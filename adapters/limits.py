@@ -48,6 +48,10 @@ class LimiterSnapshot:
 class Limiter(Protocol):
     """A remote's budget. One process keeps it in memory; many may keep it in their store behind the same shape."""
 
+    def take_now(self, lane: Lane) -> bool:
+        """Take a slot and a turn if both are there; False = it has to be waited for."""
+        ...
+
     async def acquire(self, lane: Lane, deadline: float | None, confirm: Callable[[], None]) -> None:
         """Wait for a slot and a turn. `confirm` is called after a wait, before anything is spent; it may raise.
 
@@ -106,12 +110,19 @@ class LocalLimiter:
         self._waiting: dict[Lane, deque[_Waiter]] = {"evaluate": deque(), "run": deque()}
         self._paused_until = -math.inf
 
-    async def acquire(self, lane: Lane, deadline: float | None, confirm: Callable[[], None]) -> None:
+    def take_now(self, lane: Lane) -> bool:
         now = self._clock()
         queue = self._waiting[lane]
-        if not queue and self._is_first(lane) and self._has_slot(lane) and self._turn(lane, 0, now) <= now:
-            self._take(lane, now)
+        if queue or not self._is_first(lane) or not self._has_slot(lane) or self._turn(lane, 0, now) > now:
+            return False
+        self._take(lane, now)
+        return True
+
+    async def acquire(self, lane: Lane, deadline: float | None, confirm: Callable[[], None]) -> None:
+        if self.take_now(lane):
             return
+        now = self._clock()
+        queue = self._waiting[lane]
         waiter = _Waiter()
         queue.append(waiter)
         try:

@@ -72,6 +72,9 @@ class SharedLimiter:
         self._told_at = -math.inf
         self._tasks: set[asyncio.Task[None]] = set()
 
+    def take_now(self, lane: Lane) -> bool:
+        return not self._limited and self._slots.take_now(lane)
+
     async def acquire(self, lane: Lane, deadline: float | None, confirm: Callable[[], None]) -> None:
         await self._slots.acquire(lane, deadline, confirm)
         if not self._limited:

@@ -66,6 +66,13 @@ class VerdictNotOffered(DependencyMalformed):
     counts = False
 
 
+class Withdrawn(DependencyError):
+    """Whoever asked no longer wants to know, and the question had not been sent yet."""
+
+    def __init__(self, dependency: str) -> None:
+        super().__init__(dependency, "withdrawn", "not sent: it was taken back before its turn came")
+
+
 class NotAVerdict(DependencyError):
     """The remote answered, and said that it judged nothing (Sentinel's `duplicate` / `skipped`)."""
 

@@ -6,10 +6,10 @@ import logging
 import time
 from dataclasses import dataclass
 
-from app.runs.gate import Gate
+from app.runs.gate import Gate, Stopped
 from app.runs.limits import UNREACHABLE, Standing
 from app.runs.model import Record, RecordError
-from layers.errors import CircuitOpen, DependencyError, DependencyUnavailable
+from layers.errors import CircuitOpen, DependencyError, DependencyUnavailable, Withdrawn
 from layers.model import EvalExample, EvalPrediction
 from layers.ports import Clock, SystemUnderTest
 from layers.profile import SystemProfile
@@ -62,6 +62,8 @@ class Asker:
             try:
                 prediction = await self.system.predict(item.example)
                 error = self._refusal(prediction)
+            except Withdrawn:
+                raise Stopped from None
             except DependencyError as exc:
                 if self._is_nobodys_result(exc, probe=probe):
                     continue

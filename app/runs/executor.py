@@ -14,6 +14,7 @@ from app.runs.gate import Stopped
 from app.runs.limits import Limits
 from app.runs.model import Record, RunFailure
 from app.runs.slots import Slots
+from layers.withdrawal import ASKER
 
 FLUSH_SECONDS = 1.0
 """How long a cancelled run may still take to store what was answered."""
@@ -65,6 +66,7 @@ class Execution:
                     answered.end()
 
     async def _work(self, items: Iterator[Item], rank: int, answered: _Answered) -> None:
+        ASKER.set(self.asker.gate)  # in this task alone
         more = True
         while more:
             async with self._slots.hold(rank):

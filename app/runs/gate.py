@@ -32,6 +32,7 @@ class Gate:
     def __init__(self, *, clock: Clock = time.monotonic) -> None:
         self._clock = clock
         self._listeners: list[Callable[[], None]] = []
+        self._stop_listeners: dict[Callable[[], None], None] = {}
         self._until = 0.0
         self._delay = FIRST_DELAY
         self._probing = False
@@ -48,6 +49,15 @@ class Gate:
         finally:
             self._listeners.remove(listener)
 
+    @contextmanager
+    def on_stop(self, listener: Callable[[], None]) -> Iterator[None]:
+        """Call `listener` when the gate is stopped, if that is while the block lasts."""
+        self._stop_listeners[listener] = None
+        try:
+            yield
+        finally:
+            del self._stop_listeners[listener]
+
     @property
     def held(self) -> bool:
         """Whether the system is being waited for."""
@@ -59,6 +69,8 @@ class Gate:
         self._stop.set()
         if self._opened is not None:
             self._opened.set()
+        for listener in tuple(self._stop_listeners):
+            listener()
 
     async def enter(self) -> bool:
         """Wait until the system may be asked. True = as the probe, who must `hold` or `release` afterwards.

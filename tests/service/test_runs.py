@@ -20,6 +20,7 @@ from layers.errors import CircuitOpen, DependencyRejected, DependencyUnavailable
 from layers.model import EvalDataset, EvalExample, EvalPrediction
 from layers.ports import System
 from layers.profile import BinaryCollapse, SystemProfile
+from layers.withdrawal import unless_withdrawn
 from tests.runs import PROFILE, Scripted, answer_high, dataset, ended, prediction, reached, request, run_service
 
 pytestmark = pytest.mark.anyio
@@ -413,6 +414,29 @@ async def test_a_paused_run_rests_until_it_is_resumed(database) -> None:
             await service.resume(run_id)
     assert (run.status, run.progress.n_scored) == (RunStatus.SUCCEEDED, 30)
     assert set(system.asked.values()) == {1}
+
+
+@pytest.mark.parametrize(("steer", "status"), [("pause", RunStatus.PAUSED), ("cancel", RunStatus.CANCELLED)])
+async def test_a_run_that_stops_takes_back_what_waits_for_its_turn(database, steer: str, status: RunStatus) -> None:
+    """Nothing more is sent, however long the budget would have made it wait, and nothing of it is recorded."""
+    turn, waiting = anyio.Event(), anyio.Event()
+
+    async def in_turn(example: EvalExample) -> EvalPrediction:
+        waiting.set()
+        await unless_withdrawn("tested", turn.wait())
+        return await answer_high(example)
+
+    system = Scripted(in_turn)
+    async with run_service(database, system) as service:
+        run_id = (await service.submit(request(options=RunOptions(concurrency=3)), dataset(9))).run_id
+        await waiting.wait()
+        await getattr(service, steer)(run_id)
+        run = await reached(service, run_id, status)
+        assert (run.progress.n_scored, run.progress.n_failed) == (0, 0)
+        turn.set()
+        if steer == "pause":
+            await service.resume(run_id)
+            assert (await ended(service, run_id)).progress.n_scored == 9
 
 
 async def test_a_paused_run_can_be_cancelled(database) -> None:
