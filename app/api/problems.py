@@ -139,6 +139,8 @@ def problem_response(exc: ServiceError, instance: str, headers: Mapping[str, str
 def _headers_for(exc: ServiceError) -> dict[str, str]:
     if isinstance(exc, errors.Unauthorized):
         return {"www-authenticate": 'Bearer realm="arbiter-l8"'}
+    if isinstance(exc, errors.TooSlow):  # else the rest would be read on for as long as it drips
+        return {"connection": "close"}
     retry_after = getattr(exc, "retry_after", None)
     if retry_after is not None and math.isfinite(retry_after):
         return {"retry-after": str(max(1, math.ceil(retry_after)))}
