@@ -16,7 +16,7 @@ from app.api.body import JSON, decode, header, media_type, parse, read_body
 from app.api.uploads import MULTIPART, uploaded
 from app.errors import BadRequest, FieldError, Unprocessable
 from app.runs.dataset import Source, check_unique, examples_of
-from app.runs.model import RunRequest
+from app.runs.model import RunOptions, RunRequest
 from app.runs.parsing import DatasetError
 from app.settings import Settings
 from layers.model import EvalDataset, EvalExample, Value
@@ -58,7 +58,7 @@ async def submitted(request: Request, settings: Settings) -> AsyncIterator[Submi
     upload_limit = settings.server.max_upload_bytes
     if media_type(request.scope, (JSON, MULTIPART)) == MULTIPART:
         async with uploaded(request, upload_limit) as upload:
-            body = parse(_REQUEST, upload.request)
+            body = _read_request(upload.request)
             if body.dataset_id is not None:
                 raise _one_dataset()
             yield Submission(body, Source(upload.file, upload.format), key)
@@ -71,10 +71,28 @@ async def submitted(request: Request, settings: Settings) -> AsyncIterator[Submi
 def _inline(data: bytes, max_examples: int) -> tuple[RunRequest, Dataset]:
     value = decode(data)
     given: Any = value.pop("dataset", None) if isinstance(value, dict) else None
-    body = parse(_REQUEST, json.dumps(value).encode())
+    body = _read_request(json.dumps(value).encode())
     if (given is None) == (body.dataset_id is None):
         raise _one_dataset()
     return body, None if given is None else _examples(given, max_examples)
+
+
+def _read_request(data: bytes) -> RunRequest:
+    """The request; an option that stands beside `options` is told where it belongs."""
+    try:
+        return parse(_REQUEST, data)
+    except Unprocessable as exc:
+        strays = [error.pointer[1:] for error in exc.errors if error.pointer[1:] in RunOptions.model_fields]
+        if not strays:
+            raise
+        message = f'write {{"options": {{"{strays[0]}": ...}}}}'
+        fields = [
+            FieldError(error.pointer, f"it belongs inside `options`: {message}")
+            if error.pointer[1:] in strays
+            else error
+            for error in exc.errors
+        ]
+        raise Unprocessable(f"`{strays[0]}` belongs inside `options`: {message}", fields) from None
 
 
 def _examples(given: Any, max_examples: int) -> EvalDataset:

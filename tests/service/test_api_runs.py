@@ -97,6 +97,22 @@ async def test_a_run_that_makes_no_sense_is_refused_by_name(http: httpx.AsyncCli
         assert response.json()["errors"][0]["pointer"] == pointer
 
 
+@pytest.mark.parametrize("uploaded", [False, True])
+async def test_an_option_beside_the_options_is_told_where_it_belongs(http: httpx.AsyncClient, uploaded: bool) -> None:
+    stray = {**REQUEST, "concurrency": 8, "nonsense": 1}
+    if uploaded:
+        response = await http.post("/runs", **form(b"{}", request=stray))
+    else:
+        response = await http.post("/runs", json={**stray, "dataset": {"examples": [example()]}})
+    problem = response.json()
+    assert response.status_code == 422
+    assert problem["detail"] == '`concurrency` belongs inside `options`: write {"options": {"concurrency": ...}}'
+    said = {error["pointer"]: error["message"] for error in problem["errors"]}
+    assert set(said) == {"/concurrency", "/nonsense"}
+    assert "inside `options`" in said["/concurrency"]
+    assert "options" not in said["/nonsense"]
+
+
 async def test_an_empty_dataset_has_a_type_of_its_own(http: httpx.AsyncClient) -> None:
     assert (await submit(http, [])).json()["type"] == "/problems/empty-dataset"
     assert (await http.post("/runs", **form(b""))).json()["type"] == "/problems/empty-dataset"
