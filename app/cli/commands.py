@@ -127,8 +127,19 @@ def worker() -> None:
 
 
 @app.command()
-def demo() -> None:
+def demo(
+    stand_ins: Annotated[
+        bool, Option("--stand-ins", help="Only run the stand-ins, until Ctrl-C: something to score against.")
+    ] = False,
+    sentinel_port: Annotated[int, Option("--sentinel-port", min=0, max=65535, help="With --stand-ins.")] = 8080,
+    synapse_port: Annotated[int, Option("--synapse-port", min=0, max=65535, help="With --stand-ins.")] = 8000,
+) -> None:
     """See the whole thing work, with stand-ins for the systems it judges: no server, no key, no model needed."""
+    if stand_ins:
+        from app.demo.stand_ins import stand_in
+
+        run(lambda: stand_in(sentinel_port, synapse_port))
+        return
     from app.demo.tour import tour
 
     raise typer.Exit(run_async(tour))

@@ -104,8 +104,8 @@ def uvicorn_config(app: object) -> uvicorn.Config:
     )
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises `ConfigurationError` that says which address, and why not."""
+def bind(host: str, port: int, *, otherwise: str = "choose another with --port or ARBITER_PORT") -> socket.socket:
+    """A listening socket. Raises `ConfigurationError` that says which address, why not, and what to do otherwise."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listener = socket.socket(family, socket.SOCK_STREAM)
@@ -113,7 +113,5 @@ def bind(host: str, port: int) -> socket.socket:
         listener.bind((host, port))
         listener.set_inheritable(True)
     except OSError as exc:
-        raise ConfigurationError(
-            f"cannot listen on {host}:{port} ({exc.strerror or exc}); choose another with --port or ARBITER_PORT"
-        ) from None
+        raise ConfigurationError(f"cannot listen on {host}:{port} ({exc.strerror or exc}); {otherwise}") from None
     return listener

@@ -1,4 +1,4 @@
-"""Serve an ASGI application on a free loopback port for as long as a block lasts."""
+"""Serve an ASGI application on a loopback port for as long as a block lasts."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ START_S = 20
 
 
 @contextmanager
-def hosted(app: Any) -> Iterator[str]:
-    """The base URL under which `app` answers. It runs on a loop of its own, in a thread, until the block ends."""
-    listener = bind("127.0.0.1", 0)
+def hosted(app: Any, port: int = 0, *, otherwise: str = "") -> Iterator[str]:
+    """The base URL under which `app` answers. It runs on a loop of its own, in a thread, until the block ends.
+
+    `port` 0 = any that is free. Raises `ConfigurationError`, which ends in `otherwise`, where it is taken.
+    """
+    listener = bind("127.0.0.1", port, otherwise=otherwise)
     server = uvicorn.Server(uvicorn_config(app))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()

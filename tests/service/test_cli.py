@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -167,3 +169,24 @@ def test_the_demo_shows_both_runs_and_what_was_flagged_within_a_minute(cli: Cli)
     assert "accuracy: 23/25 (92.0%)" in done.stdout
     assert "31 U.S.C. § 5324: ungrounded" in done.stdout
     assert list(cli.folder.iterdir()) == []
+
+
+def test_the_stand_ins_answer_until_they_are_told_to_stop(cli: Cli) -> None:
+    """Whoever has no system yet can score against them, as against a system of their own."""
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(FIXTURES.parents[2])}
+    command = [sys.executable, "-m", "app.cli", "demo", "--stand-ins", "--sentinel-port", "0", "--synapse-port", "0"]
+    with subprocess.Popen(command, cwd=cli.folder, env=env, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        (synapse,) = re.findall(r"Synapse-L4 on (http://\S+);", said)
+        done = cli("--system", "synapse-l4", "--fixture", SYNAPSE, "--url", synapse)
+        process.terminate()
+        assert process.wait(20) == 0
+    assert done.stdout.startswith("accuracy: 12/12 (100.0%)\n")
+
+
+def test_a_stand_in_whose_port_is_taken_names_the_option_for_another(cli: Cli) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        done = cli("demo", "--stand-ins", "--sentinel-port", listener.getsockname()[1])
+    assert (done.returncode, one_line(done.stderr)) == (2, True)
+    assert "choose another with --sentinel-port" in done.stderr
