@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,8 +16,20 @@ from app.gates.resampled import measure_resampled
 from app.gates.shares import measure_share
 from app.runs.analysis import Breakdown
 from app.runs.figures import Interval
+from app.runs.metrics import labels_of
 from app.runs.tally import Tally
 from layers.profile import SystemProfile
+
+_OF_ONE: Mapping[Metric, Metric] = {
+    "balanced_accuracy": "recall",
+    "macro.precision": "precision",
+    "macro.recall": "recall",
+    "macro.f1": "f1",
+    "weighted.precision": "precision",
+    "weighted.recall": "recall",
+    "weighted.f1": "f1",
+}
+"""What an average over the labels is where there is one label."""
 
 MAX_EACH = 50
 """Parts that a rule for each label or each value looks at, the most frequent first."""
@@ -73,6 +85,9 @@ def measure(part: Part, metric: Metric, label: str | None, *, level: float) -> M
     """
     if not part.tally.n_scored:
         raise Unmeasurable("no example was scored")
+    labels = labels_of(part.tally, part.order)
+    if len(labels) == 1 and metric in _OF_ONE:
+        metric, label = _OF_ONE[metric], labels[0]
     if metric in {"accuracy", "precision", "recall"}:
         return measure_share(part, metric, label, level=level)
     return measure_resampled(part, metric, label, level=level)

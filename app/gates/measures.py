@@ -61,13 +61,13 @@ class Part:
         seen = self.observations
         return self.examples(self.tally.n_scored, None if seen is None else seen.predicted >= 0)
 
-    def effect_on(self, chosen: Mask | None) -> float:
-        """The design effect of a share over these observations."""
+    def worth(self, answers: int, chosen: Mask | None, *, level: float) -> float:
+        """As how many independent ones these answers count, `chosen` of the observations."""
         seen = self.observations
         if seen is None or chosen is None or not chosen.any():
-            return self.effect
+            return answers / self.effect
         right = (seen.expected == seen.predicted)[chosen].astype(np.float64)
-        return len(right) / effective_size(sum_by_cluster(seen.names[chosen], right))
+        return effective_size(sum_by_cluster(seen.names[chosen], right), level=level)
 
 
 @dataclass(frozen=True, slots=True)

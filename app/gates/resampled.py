@@ -104,13 +104,13 @@ def _by_carriers(part: Part, worst: Worst, level: float, why: str) -> Measure:
     place = worst.label or 0
     right = float(worst.matrix[place, place])
     total = float(worst.matrix[place].sum() + worst.matrix[:, place].sum()) - right
-    effect, share, n = _effect(part), right / total, part.n
-    low, high = wilson_of_share(share, total / effect, level=level)
+    worth, share, n = _worth(part, level), right / total, part.n
+    low, high = wilson_of_share(share, total * worth, level=level)
 
     def needed(threshold: float) -> int | None:
         goal = threshold / (2 - threshold)
         trials = trials_needed(share, goal, level=level) if 0 < goal < 1 else None
-        return None if trials is None else math.ceil(trials * effect * n / total)
+        return None if trials is None else math.ceil(trials / worth * n / total)
 
     note = f"{why}; the interval is Wilson's over the examples that carry the label"
     observed, low, high = (2 * one / (1 + one) for one in (share, low, high))
@@ -120,8 +120,8 @@ def _by_carriers(part: Part, worst: Worst, level: float, why: str) -> Measure:
 def _by_unseen(part: Part, worst: Worst, level: float, why: str) -> Measure:
     """Any other figure by what none of the examples showed, and what it would do."""
     observed = min(_value(worst), worst.bound)
-    effect, n = _effect(part), part.n
-    share = unseen_share(part.answers / effect, level=level)
+    worth, n = _worth(part, level), part.n
+    share = unseen_share(part.answers * worth, level=level)
     low = reach(worst.statistic, worst.matrix, share, lower=True) - (_value(worst) - observed)
     high = reach(worst.statistic, worst.matrix, share, lower=False)
 
@@ -129,12 +129,14 @@ def _by_unseen(part: Part, worst: Worst, level: float, why: str) -> Measure:
         if observed == threshold:
             return None
         size = examples_to_reach(worst.statistic, worst.matrix, threshold, level=level, lower=observed > threshold)
-        return None if size is None else math.ceil(size * effect * n / part.answers)
+        return None if size is None else math.ceil(size / worth * n / part.answers)
 
     note = f"{why}; the interval is how far outcomes that none of the examples showed could move the figure"
     return Measure(observed, max(worst.lowest, low), high, n, part.n_scored, needed, note)
 
 
-def _effect(part: Part) -> float:
+def _worth(part: Part, level: float) -> float:
+    """The share of an independent answer that each one is worth."""
     seen = part.observations
-    return part.effect_on(None if seen is None else np.ones(len(seen.names), dtype=np.bool_))
+    everyone = None if seen is None else np.ones(len(seen.names), dtype=np.bool_)
+    return part.worth(part.answers, everyone, level=level) / part.answers

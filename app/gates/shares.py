@@ -20,14 +20,14 @@ def measure_share(part: Part, metric: Metric, label: str | None, *, level: float
         raise Unmeasurable("no example has this label")
     seen = part.observations
     chosen = None if seen is None else _chosen(seen, metric, label)
-    share, effect = right / total, part.effect_on(chosen)
-    low, high = wilson_of_share(share, total / effect, level=level)
+    share, worth = right / total, part.worth(total, chosen, level=level)
+    low, high = wilson_of_share(share, worth, level=level)
     n = part.examples(total, chosen)
     n_scored = part.examples(scored, None if seen is None or chosen is None else chosen & (seen.predicted >= 0))
 
     def needed(threshold: float) -> int | None:
         trials = trials_needed(share, threshold, level=level) if 0 < threshold < 1 else None
-        return None if trials is None else math.ceil(trials * effect * n / total)
+        return None if trials is None else math.ceil(trials * n / worth)
 
     return Measure(share, low, high, n, n_scored, needed)
 

@@ -15,7 +15,7 @@ from app.runs.statistics.bootstrap import Counts, Statistic
 from app.runs.tally import Tally
 
 NOWHERE = "\0nowhere"
-"""What an unscored example is called in a run that knows one label: that label missed, and no other one hit."""
+"""What an unscored example is taken for in a run that knows one label: a miss of it."""
 
 STATISTICS: Mapping[str, Statistic] = {
     "balanced_accuracy": bootstrap.balanced_accuracy,
@@ -58,8 +58,6 @@ def worst_of(tally: Tally, labels: Sequence[str], metric: Metric, label: str | N
     lowest = -1.0 if metric in {"matthews", "kappa"} else 0.0
     if len(labels) == 1:
         labels = [*labels, NOWHERE]
-        index = 0
-        statistic = _of_the_one(metric)
     matrix = matrix_of(Tally(tally.n_total, tally.scored), labels)
     failed = np.zeros(len(labels))
     for (expected, _), n in tally.failed.items():
@@ -88,10 +86,3 @@ def _assigned(matrix: Counts, failed: Counts, metric: Metric, label: int | None)
             return worst_case.lower_matthews(matrix, failed)
         case _:
             return worst_case.miss(matrix, failed), math.inf
-
-
-def _of_the_one(metric: Metric) -> Statistic:
-    """The same figure where there is one label: an average over it alone."""
-    per_label = {"precision": bootstrap.precisions, "recall": bootstrap.recalls, "f1": bootstrap.f1s}
-    figure = per_label.get(metric.rpartition(".")[2], bootstrap.recalls)
-    return lambda stack: figure(stack)[:, 0]

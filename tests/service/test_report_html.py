@@ -94,7 +94,11 @@ def page() -> Page:
 def test_the_page_tells_everything_there_is(page: Page) -> None:
     for said in (
         "85.0 %",
-        "68 of n = 80",
+        "68 of n = 80 scored answers",
+        "missing, not asked",
+        "n predicted",
+        "neither has an interval, because only sums by bin are kept",
+        "15 had every answer scored",
         "75.6–91.2 %",
         "Precision, recall and F1 of each label",
         "Rows: the label that was expected",
@@ -220,6 +224,19 @@ def test_hostile_text_stays_in_code() -> None:
     for bad in ("script", "alert", "onerror", "@you", "http://e", "7*7"):
         assert bad not in outside
     assert markdown.count("<details>") == markdown.count("\n</details>")
+
+
+def test_every_agreement_stands_with_its_interval_on_the_page_and_in_markdown() -> None:
+    """Matthews and kappa lie in -1..1, so their ends are figures and no percentages."""
+    view = a_view()
+    page, markdown = render_html(view), render_markdown(view)
+    for name in ("matthews", "kappa"):
+        ends = getattr(view.report.intervals, name)
+        said = f"{ends.low:.3f} to {ends.high:.3f}"
+        assert said in page
+        assert said in markdown
+    once = view.report.repeats.pass_any_interval
+    assert f"{100 * once.low:.1f}–{100 * once.high:.1f}" in page
 
 
 def test_markdown_tells_the_same_figures() -> None:

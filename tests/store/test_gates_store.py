@@ -217,7 +217,7 @@ async def test_gate_and_report_give_one_interval(world: World, repeats: int) -> 
         for name in figures
         for labels in ("strict", "binary")
     )
-    floors += "[[floors]]\nmetric = 'f1'\nlabel = 'high'\nmin = 0.1\n"
+    floors += "[[floors]]\nmetric = 'f1'\nlabel = 'high'\nmin = 0.1\n[[floors]]\nmetric = 'accuracy'\nmin = 0.1\n"
     rules = {one["name"]: one for one in json.loads(await world.gates.gate(run, GateRequest(policy=floors)))["rules"]}
     report = (await world.runs.report(run, binary=True)).model_dump(mode="json")
     for suffix, scores in (("", report), (" (binary)", report["binary"])):
@@ -225,5 +225,8 @@ async def test_gate_and_report_give_one_interval(world: World, repeats: int) -> 
             kind, _, which = name.partition(".")
             said = scores["intervals"][kind][which] if which else scores["intervals"][kind]
             assert rules[f"floor {name}{suffix}"]["interval"] == said
+    ends = report["intervals"]
+    accuracy = (ends["accuracy_clustered"] or {"interval": ends["accuracy"]})["interval"]
+    assert rules["floor accuracy"]["interval"] == accuracy
     of_label = next(one for one in report["intervals"]["per_label"] if one["label"] == "high")
     assert rules["floor f1 of high"]["interval"] == of_label["f1"]

@@ -18,6 +18,7 @@ from app.runs.report import derive_report
 from app.runs.run_eval import run_eval
 from app.runs.slices import MAX_VALUES
 from app.runs.statistics.multiple import holm
+from app.runs.statistics.proportion import wilson
 from app.runs.tally import Tally
 from layers.model import EvalExample
 from layers.profile import BinaryCollapse, SystemProfile
@@ -134,6 +135,22 @@ def test_repeats_have_both_readings_of_the_labels() -> None:
     assert (two.pass_all_worst, two.pass_any_worst) == (pytest.approx(2 / 3), 1.0)
     strict = derive_report(analysis.tally(), PROFILE, binary=False, breakdown=analysis.breakdown()).repeats
     assert strict == found.model_copy(update={"binary": None})
+
+
+def test_every_rate_of_a_part_has_its_n_and_its_interval() -> None:
+    """Precision over those that were given the label, recall over those that expect it; Wilson's, as for the whole."""
+    pairs = [("high", "high", "a")] * 6 + [("low", "high", "a")] * 2 + [("high", "low", "a")]
+    pairs += [("low", "low", "b")] * 9
+    made = report_of([(*pair[:2], 0.5, pair[2]) for pair in pairs], ["/input/kind"])
+    part = next(value for value in made.slices[0].values if value.value == "a")
+    high = next(row for row in part.per_label if row.label == "high")
+    ends = part.label_intervals[part.per_label.index(high)]
+    assert (high.n_predicted, high.support, ends.label) == (8, 7, "high")
+    assert ((ends.precision.low, ends.precision.high), (ends.recall.low, ends.recall.high)) == (
+        pytest.approx(wilson(6, 8)),
+        pytest.approx(wilson(6, 7)),
+    )
+    assert {row.label: row.n_predicted for row in made.per_label} == {"low": 10, "high": 8}
 
 
 def test_an_example_without_a_record_is_in_its_part_all_the_same() -> None:

@@ -51,6 +51,18 @@ def test_a_few_examples_that_are_all_right_prove_nothing(metric, label, n) -> No
     assert (by_point.status, by_point.n_needed) == (Status.WARN, rule.n_needed)
 
 
+@pytest.mark.parametrize("metric", [*OF_ALL, "weighted.recall"])
+@pytest.mark.parametrize("rows", [[("low", "low", "a")], [("low", "low", "a"), ("low", "high", "a")] * 2])
+def test_examples_of_one_label_prove_as_little(metric, rows) -> None:
+    """Not even precision, which can't be wrong while nobody expects another label."""
+    rule = gate(floor_of(metric, 0.95), measured(rows))["it"]
+    if metric in {"kappa", "matthews"}:
+        assert rule.status is Status.MISSING
+    else:
+        assert rule.status is not Status.PASS
+        assert rule.interval.low < 0.9
+
+
 @pytest.mark.parametrize(("metric", "label"), [*((name, None) for name in OF_ALL), ("f1", "low")])
 def test_as_many_as_needed_that_are_all_right_pass(metric, label) -> None:
     needed = gate(floor_of(metric, 0.95, label), measured(perfect(4)))["it"].n_needed
@@ -176,11 +188,12 @@ def test_what_lies_exactly_on_the_line_is_told_by_no_number() -> None:
 
 
 def test_only_what_was_asked_counts_and_the_rest_is_missing() -> None:
-    """A run that was cancelled after 33 of 400."""
-    rules = gate(FLOOR.format(0.5), measured(perfect(33), n_total=400), status=RunStatus.CANCELLED)
+    """A run that was cancelled after 33 of 400, three of which failed."""
+    rows = [*perfect(30), *[("low", None, "a")] * 3]
+    rules = gate(FLOOR.format(0.5), measured(rows, n_total=400), status=RunStatus.CANCELLED)
     failed = rules["failed examples"]
-    assert (failed.observed, failed.n) == (0.0, 33)
-    assert failed.interval.high == pytest.approx(wilson(0, 33)[1])
+    assert (failed.observed, failed.n, failed.reason) == (3 / 33, 33, "3 of 33 examples failed")
+    assert failed.interval.high == pytest.approx(wilson(3, 33)[1])
     assert rules["floor accuracy"].n == 33
     lacking = rules["every example has a record"]
     assert (lacking.status, lacking.observed, lacking.n) == (Status.BLOCK, 367, 400)

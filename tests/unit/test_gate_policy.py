@@ -72,6 +72,14 @@ def test_a_bad_policy_is_refused_by_line_and_key(text, said) -> None:
         assert word in told
 
 
+@pytest.mark.parametrize(("key", "meant"), [("foo", None), ("flors", "floors"), ("baselin", "baseline"), ("x", None)])
+def test_another_key_is_only_suggested_where_it_is_close(key: str, meant: str | None) -> None:
+    with pytest.raises(PolicyError) as refused:
+        parse_policy(f"{key} = 1\n{FLOOR}")
+    suggested = f"; did you mean {meant}?" if meant else ""
+    assert refused.value.errors[0].message == f"line 1, {key}: unknown key{suggested}"
+
+
 def test_a_policy_in_two_labels_may_hold_parts_strictly_when_it_says_so() -> None:
     text = "labels = 'binary'\n[[regressions]]\n[[regressions]]\nlabel = 'a'\nlabels = 'strict'\n"
     assert [rule.labels for rule in parse_policy(text).regressions] == [None, "strict"]

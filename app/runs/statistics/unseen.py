@@ -11,7 +11,7 @@ from app.runs.statistics.bootstrap import Counts, Statistic
 STEPS = 8
 """Steps in which the unseen share is laid where it hurts most."""
 
-SOURCES = 40
+SOURCES = 20
 """Cells from which is taken at once, which bounds memory."""
 
 
@@ -30,10 +30,11 @@ def examples_for(share: float, *, level: float = 0.95) -> float:
 
 
 def reach(statistic: Statistic, matrix: Counts, share: float, *, lower: bool) -> float:
-    """How low (or high) a figure gets when up to `share` of the examples had been given other labels than they were.
+    """How low (or high) a figure gets when up to `share` of the examples had come out otherwise than any did.
 
-    Greedy: eight times an eighth of the share is taken from some cell and laid into another one of the same row, where
-    the figure moves most. What a move leaves undefined is not looked at.
+    Greedy: eight times an eighth of the share is taken from some cell and laid into another one of the same row (the
+    same label expected) or column (the same one predicted), where the figure moves most. What a move leaves undefined
+    is not looked at.
     """
     now = matrix / matrix.sum()
     sign = 1.0 if lower else -1.0
@@ -59,10 +60,11 @@ def _moves(now: Counts, step: float) -> list[Counts]:
     for start in range(0, len(rows), SOURCES):
         i, j = rows[start : start + SOURCES], columns[start : start + SOURCES]
         amount = np.minimum(now[i, j], step)
-        stack = np.tile(now, (len(i), k, 1, 1))
-        source = np.arange(len(i))
-        stack[source, :, i, j] -= amount[:, None]
-        stack[source[:, None], np.arange(k)[None, :], i[:, None], np.arange(k)[None, :]] += amount[:, None]
+        stack = np.tile(now, (len(i), 2 * k, 1, 1))
+        source, target = np.arange(len(i))[:, None], np.arange(k)[None, :]
+        stack[source[:, 0], :, i, j] -= amount[:, None]
+        stack[source, target, i[:, None], target] += amount[:, None]
+        stack[source, k + target, target, j[:, None]] += amount[:, None]
         made.append(stack.reshape(-1, k, k))
     return made
 

@@ -98,13 +98,20 @@ def lower_kappa(matrix: Counts, failed: Counts) -> Counts:
 def lower_matthews(matrix: Counts, failed: Counts) -> tuple[Counts, float]:
     """Labels that leave a low Matthews coefficient, and what no labels get below.
 
-    Both are exact where all assignments can be tried (`MOST_TRIED`). Else the bound is the lowest numerator over the
-    denominator that suits it best, each by itself, and the assignment the better one of two that come near it.
+    Both are exact where all assignments can be tried (`MOST_TRIED`).
     """
     ways = [math.comb(int(u) + len(failed) - 1, len(failed) - 1) for u in failed]
     if math.prod(ways) * len(failed) ** 2 <= MOST_TRIED:
         best = _tried(matrix, failed)
         return best, float(bootstrap.matthews((matrix + best)[None])[0])
+    return near_matthews(matrix, failed)
+
+
+def near_matthews(matrix: Counts, failed: Counts) -> tuple[Counts, float]:
+    """The same without trying: the better one of two assignments that come near, and a bound below all of them.
+
+    The bound is the lowest numerator over the denominator that suits it best, each taken by itself.
+    """
     expected, n = matrix.sum(axis=1) + failed, matrix.sum() + failed.sum()
     costs = np.eye(len(failed)) * n - expected
     corner = np.zeros((len(failed), len(failed)))
