@@ -36,7 +36,7 @@ def draft(name: str, revision: int = 1) -> Draft:
     recorder = Recorder()
     recorder.note("input", {"id": name})
     recorder.note("evidence", {"items": [revision]})
-    return Draft(name, recorder.finish({"label": "high"}), revision)
+    return Draft(name, recorder.finish({"label": "high", "evaluation_id": name, "revision": revision}), revision)
 
 
 def entries(count: int, start: int = 0) -> list[Entry]:
