@@ -17,6 +17,9 @@ from app.runs.statistics.bootstrap import Counts
 
 Average = Literal["macro", "weighted"]
 
+DESCENTS = 300
+"""Steps of the descent to a bound."""
+
 MOST_TRIED = 2_000_000
 """Counts, of all assignments together, up to which every assignment is tried where nothing better is known."""
 
@@ -108,9 +111,10 @@ def lower_matthews(matrix: Counts, failed: Counts) -> tuple[Counts, float]:
 
 
 def near_matthews(matrix: Counts, failed: Counts) -> tuple[Counts, float]:
-    """The same without trying: the better one of two assignments that come near, and a bound below all of them.
+    """The same without trying: the best one of three assignments that come near, and a bound below all of them.
 
-    The bound is the lowest numerator over the denominator that suits it best, each taken by itself.
+    The bound is the lowest numerator over the denominator that suits it best, each taken by itself, or what
+    `_descended` finds where that is nearer.
     """
     expected, n = matrix.sum(axis=1) + failed, matrix.sum() + failed.sum()
     costs = np.eye(len(failed)) * n - expected
@@ -118,14 +122,52 @@ def near_matthews(matrix: Counts, failed: Counts) -> tuple[Counts, float]:
     corner[np.arange(len(failed)), costs.argmin(axis=1)] = failed
     predicted = matrix.sum(axis=0)
     even = _transport(failed, _levelled(predicted, _rooms(failed), failed.sum()))
-    values = bootstrap.matthews(np.stack([matrix + corner, matrix + even]))
+    found, nearer = _descended(matrix, failed, (corner + even) / 2)
+    made = np.stack([corner, even, found])
+    values = bootstrap.matthews(matrix + made)
     numerator = float((np.trace(matrix) * n - predicted @ expected) + (corner * costs).sum())
     total = _levelled(predicted, np.full(len(failed), failed.sum()), failed.sum()) + predicted
     if numerator < 0:
         total = predicted + np.where(np.arange(len(failed)) == predicted.argmax(), failed.sum(), 0.0)
     spread = (n**2 - expected @ expected) * (n**2 - total @ total)
     bound = max(-1.0, numerator / math.sqrt(spread)) if spread > 0 else -1.0
-    return (corner, even)[int(np.nanargmin(values))], bound
+    best: Counts = made[int(np.nanargmin(values))]
+    return best, max(bound, nearer)
+
+
+def _descended(matrix: Counts, failed: Counts, start: Counts) -> tuple[Counts, float]:
+    """An assignment and a bound by descent in fractions of examples (Frank and Wolfe, Naval Res. Log. Q. 3 (1956) 95).
+
+    With v the figure of some assignment, v >= 0, numerator - v * denominator is convex, and its tangents lie below it:
+    what they are at least, over the smallest denominator, bounds how far below v the figure can lie.
+    """
+    expected, predicted, n = matrix.sum(axis=1) + failed, matrix.sum(axis=0), matrix.sum() + failed.sum()
+    scale, rows = math.sqrt(n**2 - expected @ expected), np.arange(len(failed))
+    costs = np.eye(len(failed)) * n - expected
+    level = float(bootstrap.matthews((matrix + start)[None])[0])
+    widest = predicted + np.where(rows == predicted.argmax(), failed.sum(), 0.0)
+    smallest = scale * math.sqrt(max(0.0, n**2 - widest @ widest))
+    if not level >= 0 or smallest == 0:
+        return _whole(start, failed), -1.0
+    now, lowest = start, -math.inf
+    for step in range(DESCENTS):
+        total = predicted + now.sum(axis=0)
+        spread = math.sqrt(n**2 - total @ total)
+        value = np.trace(matrix) * n - predicted @ expected + (costs * now).sum() - level * scale * spread
+        slope = costs + level * scale * total / spread
+        goal = np.zeros_like(now)
+        goal[rows, slope.argmin(axis=1)] = failed
+        lowest = max(lowest, float(value - (slope * (now - goal)).sum()))
+        now = now + (goal - now) * 2 / (step + 2)
+    return _whole(now, failed), max(-1.0, level + min(0.0, lowest) / smallest)
+
+
+def _whole(assigned: Counts, failed: Counts) -> Counts:
+    """Whole examples instead of fractions, by largest remainders in each row."""
+    made = np.floor(assigned + 1e-9)
+    for row, left in enumerate((failed - made.sum(axis=1)).round().astype(int)):
+        made[row, np.argsort(made[row] - assigned[row], kind="stable")[:left]] += 1
+    return made
 
 
 def _tried(matrix: Counts, failed: Counts) -> Counts:
