@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import socket
 
 import uvicorn
@@ -31,6 +32,7 @@ def serve(settings: Settings) -> None:
     check_bind(server.host, parse_keys(server.api_keys))
     configure_logging(settings.telemetry.log_level, settings.telemetry.log_format)
     listener = bind(server.host, server.port)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # told to stop, it ends well and not by the signal
     app = _Startup(service_app(settings))
     try:
         _Server(uvicorn_config(app)).run(sockets=[listener])

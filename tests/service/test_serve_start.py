@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.exits import FAILED, USAGE
+from app.cli.exits import FAILED, OK, USAGE
 from app.store.migrate import upgrade
 from tests.postgres import PostgresServer
 
@@ -98,6 +99,19 @@ def test_a_database_that_can_be_opened_and_not_used_is_a_start_that_was_not_done
 
 def test_a_database_without_tables_is_told_with_the_command_that_helps(empty_database: str, tmp_path: Path) -> None:
     check(start(tmp_path, "serve", **{DATABASE: empty_database}), "run `arbiter-l8 db upgrade` first")
+
+
+@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
+def test_a_service_that_is_told_to_stop_has_done_its_work(tmp_path: Path, told: signal.Signals) -> None:
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "ARBITER_PORT": "0", "ARBITER_TELEMETRY": "false"}
+    command = [sys.executable, "-m", "app.cli", "serve"]
+    with subprocess.Popen(command, cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        said = next(line for line in process.stderr if "listens on" in line)
+        process.send_signal(told)
+        said += process.stderr.read()
+        assert process.wait(30) == OK
+    assert "Traceback" not in said
 
 
 @pytest.fixture
