@@ -99,7 +99,7 @@ def lower_kappa(matrix: Counts, failed: Counts) -> Counts:
 
 
 def lower_matthews(matrix: Counts, failed: Counts) -> tuple[Counts, float]:
-    """Labels that leave a low Matthews coefficient, and what no labels get below.
+    """Labels that leave a low Matthews coefficient, and what no labels get below. `matrix` must have a coefficient.
 
     Both are exact where all assignments can be tried (`MOST_TRIED`).
     """

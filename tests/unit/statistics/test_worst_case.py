@@ -66,7 +66,7 @@ def test_the_worst_case_is_the_smallest_of_all_values(rows, failed, metric) -> N
 def test_with_very_many_assignments_nothing_lies_below_the_bound(cells, failed, data) -> None:
     """Matthews' coefficient, whose worst case is then a bound and not a value that is reached."""
     matrix, counts = np.array(cells, dtype=float).reshape(3, 3), np.array(failed, dtype=float)
-    if not counts.any():
+    if not counts.any() or not math.isfinite(float(bootstrap.matthews(matrix[None])[0])):
         return
     _, bound = worst_case.lower_matthews(matrix, counts)
     drawn = np.zeros((3, 3))
