@@ -217,6 +217,14 @@ async def test_what_makes_no_sense_is_refused_by_its_kind(http, method, path, bo
 
 
 @pytest.mark.anyio
+async def test_a_run_is_not_held_against_itself(world: World, http: httpx.AsyncClient) -> None:
+    run = await world.run(examples(60))
+    response = await http.post(f"/runs/{run}/gate", json={"policy": FALL, "baseline": run})
+    assert (response.status_code, "itself" in response.json()["detail"]) == (422, True)
+    assert (await http.get(f"/runs/{run}/gate")).json()["items"] == []
+
+
+@pytest.mark.anyio
 async def test_a_bad_policy_names_its_line_and_key(world: World, http: httpx.AsyncClient) -> None:
     run = await world.run(examples(20))
     response = await http.post(f"/runs/{run}/gate", json={"policy": FLOOR + "mni = 1\n"})
@@ -309,6 +317,14 @@ def test_what_could_not_run_is_never_taken_for_a_verdict(stored, capsys, argumen
     policy_file(FLOOR)
     assert exit_code(*arguments) == 3
     assert capsys.readouterr().out == ""
+
+
+def test_a_run_as_its_own_baseline_is_wrong_usage(stored, capsys) -> None:
+    """Nothing can fall behind itself, so a gate that lets it pass would have checked nothing."""
+    (run,) = stored(examples(400))
+    assert exit_code("gate", run, "--policy", policy_file(FALL), "--baseline", run) == 3
+    told = capsys.readouterr()
+    assert (told.out, "itself" in told.err) == ("", True)
 
 
 def test_wrong_settings_are_no_verdict_either(stored, monkeypatch, capsys) -> None:
