@@ -55,11 +55,11 @@ def _scores(scores: Scores, repeats: Repeats | None) -> Iterator[str]:
             f"{text.count(scores.correct)} of n = {text.count(scores.n_scored)} {'answers' if repeats else 'examples'})"
         )
     if scores.total > scores.n_scored:
-        bounds = scores.accuracy_bounds
+        bounds, missing = scores.accuracy_bounds, scores.total - scores.n_scored - scores.n_failed
+        more = f", {text.count(missing)} are missing, not asked" if missing else ""
         yield (
-            f"{text.count(scores.n_failed)} failed, "
-            f"{text.count(scores.total - scores.n_scored - scores.n_failed)} are missing, not asked; over all "
-            f"questions accuracy would be "
+            f"{text.count(scores.n_failed)} failed{more}; "
+            f"over all questions accuracy would be "
             f"{text.percent(bounds.worst)} to {text.percent(bounds.best)}."
         )
     yield ""
