@@ -280,13 +280,6 @@ def _is_key(text: str) -> bool:
         return False
 
 
-def _is_key(text: str) -> bool:
-    try:
-        return len(_base64(text, "key")) == 32
-    except Unusable:
-        return False
-
-
 def _key_id(key: bytes) -> str:
     if len(key) != 32:
         raise Unusable(f"a public key has 32 bytes, not {len(key)}")

@@ -484,10 +484,3 @@ def test_a_key_that_is_no_file_and_no_key_is_said_to_be_both(given: str) -> None
     with pytest.raises(verify.Unusable, match="there is no file") as refusal:
         verify.read_keys(given)
     assert given in str(refusal.value)
-
-
-@pytest.mark.parametrize("given", ["/nonexistent", "key.pem", "AAAA", "not base64!"])
-def test_a_key_that_is_no_file_and_no_key_is_said_to_be_both(given: str) -> None:
-    with pytest.raises(verify.Unusable, match="there is no file") as refusal:
-        verify.read_keys(given)
-    assert given in str(refusal.value)
