@@ -146,6 +146,7 @@ def test_every_rate_of_a_part_has_its_n_and_its_interval() -> None:
     high = next(row for row in part.per_label if row.label == "high")
     ends = part.label_intervals[part.per_label.index(high)]
     assert (high.n_predicted, high.support, ends.label) == (8, 7, "high")
+    assert (part.interval.low, part.interval.high) == pytest.approx(wilson(6, 9))
     assert ((ends.precision.low, ends.precision.high), (ends.recall.low, ends.recall.high)) == (
         pytest.approx(wilson(6, 8)),
         pytest.approx(wilson(6, 7)),

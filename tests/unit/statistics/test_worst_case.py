@@ -106,6 +106,13 @@ def test_one_failure_in_a_thousand_moves_a_figure_by_about_a_thousandth(metric) 
     assert 0.997 < found < 1.0
 
 
+@pytest.mark.parametrize(
+    ("metric", "value"), [("macro.f1", 198 / 199), ("macro.precision", 1.0), ("macro.recall", 0.99)]
+)
+def test_where_there_is_one_label_a_failure_misses_it_and_makes_no_other(metric, value) -> None:
+    assert worst([("a", "a")] * 99, ["a"], metric, None) == pytest.approx(value)
+
+
 def test_the_worst_case_without_failures_is_what_the_report_says() -> None:
     rows = [("a", "a")] * 30 + [("b", "b")] * 20 + [("a", "b")] * 5 + [("b", "c")] * 2
     scores = score(Tally(57, counted(rows)))
