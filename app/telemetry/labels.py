@@ -19,9 +19,9 @@ CAUSES = frozenset(
         "external_models_forbidden", "out_of_time", "heuristics_fallback",
         # a neighbouring system
         "tool_failed", "unknown_driver", "duplicate", "skipped", "extraction_failed", "judge_rejected", "emit_failed",
-        "search_failed", "input_required", "invalid_input", "protocol_version", "no_prediction",
+        "search_failed", "input_required", "invalid_input", "protocol_version", "no_prediction", "foreign_prediction",
         # ourselves
-        "cancelled", "bug", "crashed", "configuration", "internal", "unprocessable", "none",
+        "cancelled", "withdrawn", "bug", "crashed", "configuration", "internal", "unprocessable", "none",
         *(reason.value for reason in SkipReason),
     }
 )  # fmt: skip

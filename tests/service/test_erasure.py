@@ -91,7 +91,8 @@ async def test_what_proves_it_still_holds(http: httpx.AsyncClient, tmp_path: Pat
     assert bundle["root"] == made["provenance_root"]
     assert {stage["name"] for stage in bundle["stages"] if stage["erased"]} == {"input", "verdict"}
     (tmp_path / "bundle.json").write_text(json.dumps(bundle))
-    assert verify.main([str(tmp_path / "bundle.json")]) == 0
+    assert verify.main([str(tmp_path / "bundle.json")]) == 3, "without its verdict it says nothing of the decision"
+    assert verify.main([str(tmp_path / "bundle.json"), "--without-verdict"]) == 0
 
 
 async def test_the_stored_answer_keeps_how_it_was_decided_and_not_what_was_said(http: httpx.AsyncClient) -> None:

