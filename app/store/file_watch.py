@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 
@@ -11,28 +12,22 @@ class FileWatch:
     def __init__(self, path: Path) -> None:
         self._path = path
         files = (path, path.with_name(f"{path.name}-wal"))
-        self._known = {each: inode for each in files if (inode := _inode(each)) is not None}
+        self._known = {each: found.st_ino for each in files if (found := _stat(each)) is not None}
 
     def trouble(self) -> str | None:
         """What happened to it, as a sentence; None = nothing."""
         for path, known in self._known.items():
-            if (found := _inode(path)) != known:
+            found = _stat(path)
+            if found is None or found.st_ino != known:
                 what = "was deleted or moved" if found is None else "was replaced by another one"
                 return f"the store's file {path.name} {what} while the service ran: put it back, or restart the service"
-        if _size(self._path) == 0:
-            return f"the store's file {self._path.name} was emptied while the service ran: restore a backup"
+            if found.st_size == 0 and path == self._path:
+                return f"the store's file {path.name} was emptied while the service ran: restore a backup"
         return None
 
 
-def _inode(path: Path) -> int | None:
+def _stat(path: Path) -> os.stat_result | None:
     try:
-        return path.stat().st_ino
-    except OSError:
-        return None
-
-
-def _size(path: Path) -> int | None:
-    try:
-        return path.stat().st_size
+        return path.stat()
     except OSError:
         return None

@@ -69,7 +69,7 @@ class Writer:
         check: Callable[[], None] = lambda: None,
         after_commit: Callable[[], None] = lambda: None,
     ) -> None:
-        """`check` is called before a transaction and before its COMMIT; what it raises, every job gets."""
+        """`check` is called before a transaction; what it raises, every job gets."""
         self._engine = engine
         self._check = check
         self._after_commit = after_commit
@@ -162,7 +162,6 @@ class Writer:
                 transaction = conn.begin()
                 for job in jobs:
                     self._run_alone(conn, job)
-            self._check()
             transaction.commit()
         if any(job.error is None for job in jobs):
             self.health.worked("write")
