@@ -22,7 +22,7 @@ MILLISECONDS = 20
 CONCURRENCY = 64
 ROUNDS = 3
 FRAMEWORKS = {
-    "nothing": ["httpx", "httpx-aiohttp"],
+    "nothing": ["httpx", "httpx-aiohttp", "uvloop"],
     "pydantic_evals": ["pydantic-evals", "httpx", "httpx-aiohttp"],
     "inspect": ["inspect-ai", "httpx", "httpx-aiohttp"],
 }

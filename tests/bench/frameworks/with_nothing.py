@@ -6,6 +6,7 @@ import sys
 import time
 
 import httpx
+import uvloop
 from httpx_aiohttp import AiohttpTransport
 
 
@@ -25,4 +26,4 @@ async def main(base: str, n: int, concurrency: int) -> None:
         print(json.dumps({"examples_per_s": n / (time.perf_counter() - began)}))
 
 
-asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))
+uvloop.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))
