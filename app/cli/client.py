@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 
 if TYPE_CHECKING:
-    from app.settings import Settings
+    from app.settings import ServerSettings, Settings
 
 
 LONGEST_ID = 512
@@ -63,9 +64,8 @@ async def service(
 
     `execute` False: the local service only reads, and starts no run.
     """
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
     if server is not None:
-        async with httpx.AsyncClient(base_url=server, headers=headers, timeout=60) as client:
+        async with httpx.AsyncClient(base_url=server, headers=_bearer(key), timeout=60) as client:
             yield client
         return
     async with _local(settings, execute=execute) as client:
@@ -82,7 +82,9 @@ async def _local(settings: Settings, *, execute: bool) -> AsyncIterator[httpx.As
     telemetry = settings.telemetry.model_copy(update={"enabled": settings.telemetry.given("endpoint")})
     # Its systems may be elsewhere than those of the workers on the same store, so each leaves the other's runs alone.
     runs = settings.runs.model_copy(update={"shared": False, "work": True})
-    app = service_app(settings.model_copy(update={"telemetry": telemetry, "runs": runs}), execute=execute)
+    server, key = with_own_key(settings.server)
+    changed = {"telemetry": telemetry, "runs": runs, "server": server}
+    app = service_app(settings.model_copy(update=changed), execute=execute)
     try:
         async with app.router.lifespan_context(app) as state:
             shared = dict(state or {})
@@ -91,10 +93,31 @@ async def _local(settings: Settings, *, execute: bool) -> AsyncIterator[httpx.As
                 await app({**scope, "state": dict(shared)}, receive, send)
 
             transport = httpx.ASGITransport(app=with_state)
-            async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=3_600) as client:
+            async with httpx.AsyncClient(
+                transport=transport, base_url="http://localhost", headers=_bearer(key), timeout=3_600
+            ) as client:
                 yield client
     except BaseExceptionGroup as group:
         raise unwrapped(group) from None
+
+
+def with_own_key(server: ServerSettings) -> tuple[ServerSettings, str | None]:
+    """The settings of a service in this process, and the key that its caller, who has the store anyway, presents.
+
+    Keys are for callers from outside, so that where there are some one more is made, for this once. The others stay:
+    the service hides what it knows to be secret.
+    """
+    from pydantic import SecretStr
+
+    if not server.api_keys:
+        return server, None
+    key = secrets.token_urlsafe(32)
+    entry = SecretStr(f"local-{secrets.token_hex(8)}:submit+read+operate:{key}")
+    return server.model_copy(update={"api_keys": (*server.api_keys, entry)}), key
+
+
+def _bearer(key: str | None) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"} if key else {}
 
 
 def unwrapped(error: BaseException) -> BaseException:
