@@ -29,11 +29,20 @@ class ArtifactKind(StrEnum):
 
 
 class Artifact(Value):
-    """What was judged. The verdict belongs to `sha256`: the content alone, without times, ids and names of the ask."""
+    """What was judged. The verdict belongs to `sha256`: the content alone, without times, ids and names of the ask.
+
+    `exact_sha256` is, of a path, the hash with executable bits and a file's own name; None for a run or a range.
+    """
 
     kind: ArtifactKind
     name: str
     sha256: str
+    exact_sha256: str | None = None
+
+    @property
+    def as_it_is(self) -> str:
+        """The hash that no change leaves as it is."""
+        return self.exact_sha256 or self.sha256
 
 
 class CheckResult(Value):

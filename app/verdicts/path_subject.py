@@ -9,6 +9,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from app.errors import NotFound, Unprocessable
 from app.verdicts.model import Artifact, ArtifactKind
@@ -37,7 +38,7 @@ class PathSubject:
     commits: None = None
 
     async def hash_now(self) -> str:
-        return await asyncio.to_thread(path_hash, self.root, self.ignored)
+        return (await asyncio.to_thread(path_hashes, self.root, self.ignored)).exact
 
     async def why_not_in_place(self) -> str | None:
         return None
@@ -61,8 +62,9 @@ async def open_path(root: Path, ignored: frozenset[bytes] = frozenset()) -> Path
     Raises `NotFound`, `Unprocessable`.
     """
     root = await asyncio.to_thread(_found, root)
-    digest = await asyncio.to_thread(path_hash, root, ignored)
-    return PathSubject(root, Artifact(kind=ArtifactKind.PATH, name=shown(str(root)), sha256=digest), ignored)
+    content, exact = await asyncio.to_thread(path_hashes, root, ignored)
+    artifact = Artifact(kind=ArtifactKind.PATH, name=shown(str(root)), sha256=content, exact_sha256=exact)
+    return PathSubject(root, artifact, ignored)
 
 
 def _found(root: Path) -> Path:
@@ -71,17 +73,30 @@ def _found(root: Path) -> Path:
     return root.resolve()
 
 
-def path_hash(root: Path, ignored: frozenset[bytes] = frozenset()) -> str:
-    """Of every name with its kind, executable bit and content. Links are what they say, and are not followed."""
-    whole = hashlib.sha256(canonical_bytes({"artifact": 1, "kind": "path"}))
-    room = MAX_BYTES
+class PathHashes(NamedTuple):
+    """`content` is what a block stands for; `exact` holds executable bits too, and the name of a file judged alone."""
+
+    content: str
+    exact: str
+
+
+def path_hashes(root: Path, ignored: frozenset[bytes] = frozenset()) -> PathHashes:
+    """Of every file's kind and content, with its name in the folder. Links are what they say, and are not followed.
+
+    A file that is the artifact itself has no name in its content: a copy under another name is the same.
+    """
+    content = hashlib.sha256(canonical_bytes({"artifact": 2, "kind": "path"}))
+    exact = hashlib.sha256(canonical_bytes({"artifact": 1, "kind": "path"}))
+    room, folder = MAX_BYTES, root.is_dir()
     for name, path, mode in _walk(root, ignored):
         digest, size = _content(path, mode)
         if (room := room - size) < 0:
             raise Unprocessable(f"the artifact is larger than {MAX_BYTES} bytes")
-        about = f"{len(name)} {stat.S_IFMT(mode):o} {int(bool(mode & 0o100))} {digest} "
-        whole.update(about.encode() + name + b"\n")
-    return "sha256:" + whole.hexdigest()
+        kind = f"{stat.S_IFMT(mode):o}"
+        exact.update(f"{len(name)} {kind} {int(bool(mode & 0o100))} {digest} ".encode() + name + b"\n")
+        inner = name if folder else b""
+        content.update(f"{len(inner)} {kind} {digest} ".encode() + inner + b"\n")
+    return PathHashes("sha256:" + content.hexdigest(), "sha256:" + exact.hexdigest())
 
 
 def _walk(root: Path, ignored: frozenset[bytes]) -> Iterator[tuple[bytes, Path, int]]:

@@ -115,7 +115,7 @@ class VerdictService:
         try:
             async with asyncio.timeout(self._settings.timeout):
                 subject = await self._open(name, loaded.root if artifact is None or base is None else base)
-                if (standing := await self._store.binding(subject.artifact.sha256)) is not None:
+                if (standing := await self._store.binding(subject.artifact)) is not None:
                     return standing
                 verdict = await self._judge(loaded, subject)
         except TimeoutError:
@@ -177,7 +177,7 @@ class VerdictService:
     async def _moved(self, subject: Subject) -> tuple[CheckResult, ...]:
         """Nothing, or that what was checked is not what the verdict would belong to."""
         try:
-            if await subject.hash_now() == subject.artifact.sha256:
+            if await subject.hash_now() == subject.artifact.as_it_is:
                 return ()
             detail = "it became another one while it was judged"
         except NotRun as exc:

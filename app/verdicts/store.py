@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, insert, select
 from app.log.store import Entry
 from app.store.database import Database
 from app.store.paging import decode_cursor
-from app.verdicts.model import Decision, GivenVerdict, Verdict
+from app.verdicts.model import Artifact, Decision, GivenVerdict, Verdict
 from app.verdicts.tables import verdicts
 from layers.canonical import canonical_bytes, sha256_of
 
@@ -38,7 +38,7 @@ class VerdictStore:
         def work(conn: Connection) -> GivenVerdict:
             if conn.dialect.name == "postgresql":
                 conn.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
-            if (standing := _binding(conn, verdict.artifact.sha256)) is not None:
+            if (standing := _binding(conn, *_hashes(verdict.artifact))) is not None:
                 return standing
             (index,) = append(conn, [entry])
             row = {
@@ -56,9 +56,9 @@ class VerdictStore:
 
         return await self._database.write(work)
 
-    async def binding(self, artifact_sha256: str) -> GivenVerdict | None:
+    async def binding(self, artifact: Artifact) -> GivenVerdict | None:
         """The block that binds an artifact."""
-        return await self._database.read(lambda conn: _binding(conn, artifact_sha256))
+        return await self._database.read(lambda conn: _binding(conn, *_hashes(artifact)))
 
     async def standing(self, artifact_sha256: str) -> GivenVerdict | None:
         """The verdict that holds for an artifact: the block that binds it, else the newest one."""
@@ -103,13 +103,18 @@ def is_block(verdict: GivenVerdict | None) -> bool:
     return verdict is not None and verdict.verdict is Decision.BLOCK
 
 
-def _newest(artifact_sha256: str) -> Any:
-    query = select(verdicts).where(verdicts.c.artifact_sha256 == artifact_sha256)
+def _hashes(artifact: Artifact) -> tuple[str, ...]:
+    """Under which a block of it may stand: earlier versions knew a path by its exact hash."""
+    return tuple({artifact.sha256, artifact.as_it_is})
+
+
+def _newest(*artifact_sha256: str) -> Any:
+    query = select(verdicts).where(verdicts.c.artifact_sha256.in_(artifact_sha256))
     return query.order_by(verdicts.c.log_index.desc()).limit(1)
 
 
-def _binding(conn: Connection, artifact_sha256: str) -> GivenVerdict | None:
-    return _given(conn.execute(_newest(artifact_sha256).where(verdicts.c.binding.is_(True))).first())
+def _binding(conn: Connection, *artifact_sha256: str) -> GivenVerdict | None:
+    return _given(conn.execute(_newest(*artifact_sha256).where(verdicts.c.binding.is_(True))).first())
 
 
 def _given(row: Row[Any] | None, *, replayed: bool = True) -> GivenVerdict | None:

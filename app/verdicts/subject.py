@@ -48,7 +48,7 @@ class Subject(Protocol):
         ...
 
     async def hash_now(self) -> str:
-        """Its hash as it is at this moment."""
+        """Its hash as it is at this moment: `artifact.as_it_is`, as long as nothing changed."""
         ...
 
     async def why_not_in_place(self) -> str | None:

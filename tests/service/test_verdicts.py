@@ -18,6 +18,7 @@ from app.runs.tables import runs
 from app.settings import NetworkSettings, Settings, VerdictSettings, load_settings
 from app.store.database import Database
 from app.verdicts.model import Decision, GivenVerdict, HolisticState, ReasonKind, VerdictRequest
+from app.verdicts.tables import verdicts
 from app.wiring.layers import connect_judges
 from app.wiring.remotes import Remotes
 from app.wiring.verdicts import connect_verdicts
@@ -371,6 +372,44 @@ async def test_an_accept_that_comes_after_a_block_is_the_block(arbiter: Arbiter,
         (tmp_path / "go").touch()
     assert given[0].verdict_id == block.verdict_id
     assert given[0].replayed
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+async def test_another_name_or_mode_does_not_shake_a_block_off(arbiter: Arbiter, tmp_path: Path, kind: str) -> None:
+    """The same content is the same artifact: copied, renamed, made executable, or all of it."""
+    own = tmp_path / "a.py"
+    file = own if kind == "file" else own / "f"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("1")
+    block = await arbiter.service.give(arbiter.config(FAILS), str(own))
+    passes = arbiter.config(OPTIONAL + PASSES)
+    file.chmod(0o755)
+    made_executable = await arbiter.service.give(passes, str(own))
+    own.rename(tmp_path / "b.py")
+    renamed = await arbiter.service.give(passes, str(tmp_path / "b.py"))
+    for again in (made_executable, renamed):
+        assert (again.verdict, again.replayed, again.verdict_id) == (Decision.BLOCK, True, block.verdict_id)
+    (tmp_path / "b.py" if kind == "file" else tmp_path / "b.py" / "f").write_text("2")
+    assert (await arbiter.service.give(passes, str(tmp_path / "b.py"))).verdict is Decision.ACCEPT
+
+
+async def test_a_block_on_the_exact_hash_of_an_earlier_version_binds(arbiter: Arbiter, tmp_path: Path) -> None:
+    """Verdicts on paths once stood under the hash with names and modes; they hold for what they were given on."""
+    (tmp_path / "a").write_text("1")
+    block = await arbiter.service.give(arbiter.config(FAILS), str(tmp_path / "a"))
+    earlier = update(verdicts).values(artifact_sha256=block.artifact.exact_sha256)
+    await arbiter.database.write(lambda conn: conn.execute(earlier).rowcount)
+    again = await arbiter.service.give(arbiter.config(OPTIONAL + PASSES), str(tmp_path / "a"))
+    assert (again.verdict_id, again.replayed) == (block.verdict_id, True)
+
+
+async def test_an_artifact_whose_mode_changes_while_it_is_judged_gets_no_accept(
+    arbiter: Arbiter, tmp_path: Path
+) -> None:
+    (tmp_path / "a").write_text("1")
+    text = f'[[checks]]\nkind = "command"\nname = "c"\nargv = ["chmod", "+x", "{tmp_path}/a"]\n'
+    verdict = await arbiter.service.give(arbiter.config(OPTIONAL + text), str(tmp_path / "a"))
+    assert kinds(verdict) == [ReasonKind.COULD_NOT_RUN]
 
 
 async def test_for_a_blocked_artifact_nothing_is_run(arbiter: Arbiter, tmp_path: Path) -> None:

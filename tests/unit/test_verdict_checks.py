@@ -17,7 +17,7 @@ from app.verdicts.config import ArbiterConfig, load_config, parse_config
 from app.verdicts.git import parse_patch
 from app.verdicts.globs import matcher
 from app.verdicts.laws import LawsTooLong, number_laws
-from app.verdicts.path_subject import open_path, path_hash
+from app.verdicts.path_subject import open_path, path_hashes
 from app.verdicts.process import MAX_OUTPUT, NotRun, clean_environment, run_program
 from app.verdicts.subject import count_lines
 from app.verdicts.text import clean, shown
@@ -260,13 +260,13 @@ async def test_every_process_hashes_a_profile_alike() -> None:
 async def test_a_path_is_known_by_names_and_content_alone(tmp_path: Path) -> None:
     (tmp_path / "a" / ".git").mkdir(parents=True)
     (tmp_path / "a" / "f").write_text("1")
-    first = path_hash(tmp_path / "a")
+    first = path_hashes(tmp_path / "a")
     os.utime(tmp_path / "a" / "f", (1, 1))
     (tmp_path / "a" / ".git" / "x").write_text("1")
-    assert path_hash(tmp_path / "a") == first == (await open_path(tmp_path / "a")).artifact.sha256
+    artifact = (await open_path(tmp_path / "a")).artifact
+    assert path_hashes(tmp_path / "a") == first == (artifact.sha256, artifact.exact_sha256)
     changes = (
         lambda: (tmp_path / "a" / "f").write_text("2"),
-        lambda: (tmp_path / "a" / "f").chmod(0o755),
         lambda: (tmp_path / "a" / "f").rename(tmp_path / "a" / "g"),
         lambda: (tmp_path / "a" / "l").symlink_to("/etc/passwd"),
         lambda: os.mkfifo(tmp_path / "a" / "pipe"),
@@ -274,8 +274,29 @@ async def test_a_path_is_known_by_names_and_content_alone(tmp_path: Path) -> Non
     seen = {first}
     for change in changes:
         change()
-        seen.add(path_hash(tmp_path / "a"))
-    assert len(seen) == len(changes) + 1
+        seen.add(path_hashes(tmp_path / "a"))
+    assert len({one.content for one in seen}) == len({one.exact for one in seen}) == len(changes) + 1
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+async def test_its_own_name_and_executable_bits_are_no_content_of_a_path(tmp_path: Path, kind: str) -> None:
+    """They stand in the exact hash, by which a check that changes them is found out."""
+    own = tmp_path / "a"
+    file = own if kind == "file" else own / "f"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("1")
+    subject = await open_path(own)
+    file.chmod(0o755)
+    assert await subject.hash_now() != subject.artifact.exact_sha256
+    renamed = await open_path(own.rename(tmp_path / "b"))
+    assert renamed.artifact.sha256 == subject.artifact.sha256
+    assert renamed.artifact.exact_sha256 != subject.artifact.exact_sha256
+
+
+def test_a_file_is_not_the_folder_that_holds_it(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "a").write_text("1")
+    assert path_hashes(tmp_path / "a").content != path_hashes(tmp_path / "a" / "a").content
 
 
 async def test_hostile_names_are_hashed_shown_and_found(tmp_path: Path) -> None:
