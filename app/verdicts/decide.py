@@ -61,10 +61,17 @@ def _against_checks(checks: Sequence[CheckResult]) -> Iterator[Reason]:
 
 
 def _against_findings(findings: Sequence[HolisticFinding]) -> Iterator[Reason]:
+    """A void one that would block is no sign that all is well: nobody can tell what the model saw."""
     for finding in findings:
-        if finding.void is None and finding.severity is Severity.BLOCKING:
-            detail = f"{finding.place}: {_first_line(finding.finding)}"
-            yield Reason(kind=ReasonKind.BLOCKING_FINDING, about=finding.law, detail=detail)
+        if finding.severity is not Severity.BLOCKING:
+            continue
+        kind, detail = ReasonKind.BLOCKING_FINDING, f"{finding.place}: {_first_line(finding.finding)}"
+        if finding.void is not None:
+            kind, detail = (
+                ReasonKind.VOID_FINDING,
+                f"it can't be said whether this blocks, since {finding.void}: {detail}",
+            )
+        yield Reason(kind=kind, about=finding.law, detail=detail)
 
 
 def _against_holistic(holistic: Holistic, floor: float, *, optional: bool) -> Iterator[Reason]:

@@ -69,7 +69,7 @@ class Severity(StrEnum):
 class HolisticFinding(Value):
     """What a model holds against the artifact.
 
-    `void` says why it does not count: it names no law that was shown, or a place that is not in the artifact.
+    `void` says why it can't be held against it: it names no law that was shown, or a place that is not in the artifact.
     """
 
     law: str
@@ -102,12 +102,13 @@ class Holistic(Value):
 
 
 class ReasonKind(StrEnum):
-    """Why a verdict is what it is. Only `COULD_NOT_RUN` lets a blocked artifact be judged again as it is."""
+    """Why a verdict is what it is. A block by `COULD_NOT_RUN` and `VOID_FINDING` alone may be judged again as it is."""
 
     NO_CHECKS = "no_checks"
     CHECK_FAILED = "check_failed"
     COULD_NOT_RUN = "could_not_run"
     BLOCKING_FINDING = "blocking_finding"
+    VOID_FINDING = "void_finding"
     LOW_CONFIDENCE = "low_confidence"
     WITHOUT_HOLISTIC = "without_holistic"
     ALL_PASSED = "all_passed"
@@ -119,6 +120,9 @@ class Reason(Value):
     kind: ReasonKind
     about: str | None = None
     detail: str
+
+
+_NOTHING_FOUND_OUT = frozenset({ReasonKind.COULD_NOT_RUN, ReasonKind.VOID_FINDING})
 
 
 class Decision(StrEnum):
@@ -145,10 +149,10 @@ class Verdict(Value):
 
     @property
     def binding(self) -> bool:
-        """Whether it stands for good: a block with any reason beside `could_not_run`."""
+        """Whether it stands for good: a block with any reason beside `could_not_run` and `void_finding`."""
         if self.verdict is Decision.ACCEPT:
             return False
-        return any(reason.kind is not ReasonKind.COULD_NOT_RUN for reason in self.reasons)
+        return any(reason.kind not in _NOTHING_FOUND_OUT for reason in self.reasons)
 
 
 class GivenVerdict(Verdict):

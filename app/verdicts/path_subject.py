@@ -14,7 +14,7 @@ from typing import NamedTuple
 from app.errors import NotFound, Unprocessable
 from app.verdicts.model import Artifact, ArtifactKind
 from app.verdicts.process import NotRun
-from app.verdicts.subject import MAX_HUNK, MAX_MATERIAL, TooLarge, count_lines, in_parts, packed
+from app.verdicts.subject import MAX_HUNK, MAX_MATERIAL, TooLarge, count_lines, in_parts, line_of, packed
 from app.verdicts.text import shown
 from layers.canonical import canonical_bytes, sha256_of
 from layers.model import JsonObject
@@ -169,10 +169,8 @@ def _text_pieces(name: str, text: str) -> Iterator[JsonObject]:
 
 
 def _holds(root: Path, ignored: frozenset[bytes], place: str) -> bool:
-    name, _, number = place.rpartition(":")
-    if not (number.isascii() and number.isdigit() and 0 < len(number) <= 9):
-        return False
-    for own, path, mode in _walk(root, ignored):
-        if shown(own) == name and stat.S_ISREG(mode):
-            return 1 <= int(number) <= count_lines(b"".join(_blocks(path)))
+    for name, path, mode in _walk(root, ignored):
+        line = line_of(place, shown(name))
+        if line == 0 or (line and stat.S_ISREG(mode) and line <= count_lines(b"".join(_blocks(path)))):
+            return True
     return False

@@ -19,7 +19,7 @@ from app.verdicts.git import (
     why_not_checked_out,
 )
 from app.verdicts.model import Artifact, ArtifactKind
-from app.verdicts.subject import MAX_HUNK, MAX_MATERIAL, TooLarge, count_lines, in_parts, packed
+from app.verdicts.subject import MAX_HUNK, MAX_MATERIAL, TooLarge, count_lines, in_parts, line_of, packed
 from app.verdicts.text import shown
 from layers.canonical import canonical_bytes, sha256_of
 from layers.model import JsonObject
@@ -58,17 +58,17 @@ class RangeSubject:
         return pieces
 
     async def holds(self, place: str) -> bool:
-        """A line of a changed file as it is now; of a deleted one, as it was."""
-        name, _, number = place.rpartition(":")
-        if not (number.isascii() and number.isdigit() and 0 < len(number) <= 9):
-            return False
+        """A changed file, or a line of it as it is now; of a deleted one, as it was."""
         for one in self.changed:
-            if shown(one.name) == name:
-                gone = one.new.startswith(GONE)
-                if _SUBMODULE in (one.old_mode, one.new_mode):
-                    return number == "1"
-                return 1 <= int(number) <= count_lines(await blob(self.commits, one.old if gone else one.new))
+            line = line_of(place, shown(one.name))
+            if line == 0 or (line and line <= await self._lines(one)):
+                return True
         return False
+
+    async def _lines(self, file: Changed) -> int:
+        if _SUBMODULE in (file.old_mode, file.new_mode):
+            return 1
+        return count_lines(await blob(self.commits, file.old if file.new.startswith(GONE) else file.new))
 
 
 async def open_range(root: Path, text: str, ignored: frozenset[bytes] = frozenset()) -> RangeSubject:

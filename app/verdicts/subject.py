@@ -60,8 +60,18 @@ class Subject(Protocol):
         ...
 
     async def holds(self, place: str) -> bool:
-        """Whether there is such a place: `file:line`, or a record's id."""
+        """Whether there is such a place: `file:line`, `file` for the whole of it, or a record's id."""
         ...
+
+
+def line_of(place: str, name: str) -> int | None:
+    """Which line of the file `name` a place is: 0 for the whole file, None for no place in it."""
+    if place == name:
+        return 0
+    number = place[len(name) + 1 :] if place.startswith(f"{name}:") else ""
+    if not (number.isascii() and number.isdigit() and len(number) <= 9):
+        return None
+    return int(number) or None
 
 
 def count_lines(data: bytes) -> int:

@@ -51,12 +51,12 @@ async def test_one_run_from_end_to_end(model_url: str, tmp_path: Path) -> None:
             while (await http.get(f"/runs/{run['run_id']}")).json()["status"] != "succeeded":
                 await anyio.lowlevel.checkpoint()
         given = (await http.post("/verdicts", json={"artifact": run["run_id"]})).json()
-    state, blocking = given["holistic"]["state"], [one for one in given["holistic_findings"] if one["void"] is None]
+    state = given["holistic"]["state"]
     assert state in {HolisticState.DONE, HolisticState.FAILED}, given["holistic"]
     assert (given["holistic"]["model"], given["holistic"]["family"]) == ("smollm2", "smollm")
     accepted = (
         state == HolisticState.DONE
         and given["confidence"] >= 0.7
-        and not any(one["severity"] == "blocking" for one in blocking)
+        and not any(one["severity"] == "blocking" for one in given["holistic_findings"])
     )
     assert given["verdict"] == ("accept" if accepted else "block")

@@ -202,13 +202,37 @@ async def test_a_blocking_finding_at_a_place_in_the_change_blocks(tmp_path: Path
     answer = reply(finding("src/a.py:2"), finding("src/a.py:3"), finding("src/zzz.py:1", "major"))
     async with arbiter_in(tmp_path, lambda _: answer) as arbiter:
         verdict = await arbiter.service.give(arbiter.config(BY_QWEN + PASSES), "HEAD~1..HEAD", base=repository.folder)
-    assert kinds(verdict) == [ReasonKind.BLOCKING_FINDING]
+    assert kinds(verdict) == [ReasonKind.BLOCKING_FINDING, ReasonKind.VOID_FINDING]
+    assert verdict.binding
     assert [one.void is None for one in verdict.holistic_findings] == [True, False, False]
     assert verdict.confidence == 0.95
 
 
+@pytest.mark.parametrize("kind", ["range", "folder", "file"])
+async def test_a_blocking_finding_about_a_whole_file_blocks(tmp_path: Path, kind: str) -> None:
+    repository = Repository(tmp_path / "repository")
+    repository.commit({"src/a.py": "y = 1 / 0\n"})
+    name = {"range": "HEAD~1..HEAD", "folder": "src", "file": "src/a.py"}[kind]
+    answer = reply(finding("src/a.py" if kind == "range" else "a.py"))
+    async with arbiter_in(tmp_path, lambda _: answer) as arbiter:
+        verdict = await arbiter.service.give(arbiter.config(BY_QWEN + PASSES), name, base=repository.folder)
+    assert (kinds(verdict), verdict.binding) == ([ReasonKind.BLOCKING_FINDING], True)
+
+
+async def test_a_blocking_finding_at_no_place_is_no_accept_and_does_not_bind(tmp_path: Path) -> None:
+    """A line beyond the end: nobody knows what the model meant, so it blocks until somebody asks again."""
+    answers = [reply(finding("a.py:9")), reply()]
+    async with arbiter_in(tmp_path, lambda _: answers.pop(0)) as arbiter:
+        (tmp_path / "a.py").write_text("1 / 0\n")
+        config = arbiter.config(BY_QWEN + PASSES)
+        first, second = [await arbiter.service.give(config, str(tmp_path / "a.py")) for _ in range(2)]
+    assert (first.verdict, kinds(first), first.binding) == (Decision.BLOCK, [ReasonKind.VOID_FINDING], False)
+    assert "a.py:9" in first.reasons[0].detail
+    assert second.verdict is Decision.ACCEPT
+
+
 async def test_of_a_run_a_place_is_an_example_that_has_a_record(tmp_path: Path) -> None:
-    answer = reply(finding("e1", "minor"), finding("e99"))
+    answer = reply(finding("e1", "minor"), finding("e99", "major"))
     async with arbiter_in(tmp_path, lambda _: answer) as arbiter:
         run = await make_run(arbiter.database)
         verdict = await arbiter.service.give(arbiter.config(BY_QWEN + PASSES), run.run_id)

@@ -308,7 +308,22 @@ async def test_hostile_names_are_hashed_shown_and_found(tmp_path: Path) -> None:
     for name in names:
         assert await subject.holds(f"{name}:2")
         assert not await subject.holds(f"{name}:3")
-    for place in ("", ":", "a", "a:3", "../x:1", "/etc/passwd:1", "-rf:0", "-rf:-1", "-rf:٣", "-rf:" + "9" * 30):
+        assert await subject.holds(name)
+    for place in (
+        "",
+        ":",
+        "a",
+        "a:3:3",
+        "../x:1",
+        "..",
+        ".",
+        "/etc/passwd",
+        "/etc/passwd:1",
+        "-rf:0",
+        "-rf:-1",
+        "-rf:٣",
+        "-rf:" + "9" * 30,
+    ):
         assert not await subject.holds(place)
 
 

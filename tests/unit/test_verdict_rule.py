@@ -67,9 +67,18 @@ def test_anything_but_passed_checks_blocks(checks: list[CheckResult], reasons: l
     assert rule(checks) == (Decision.BLOCK, reasons)
 
 
-def test_a_blocking_finding_blocks_and_a_void_one_does_not() -> None:
+def test_a_blocking_finding_blocks() -> None:
     assert rule([PASSED], found(Severity.BLOCKING)) == (Decision.BLOCK, [ReasonKind.BLOCKING_FINDING])
-    assert rule([PASSED], found(Severity.BLOCKING, void="nowhere"))[0] is Decision.ACCEPT
+
+
+def test_a_void_finding_that_would_block_leaves_it_open_and_is_named() -> None:
+    """The model saw something that must not be accepted; that code can't find the place is no sign that all is well."""
+    made = decide([PASSED], [found(Severity.BLOCKING, "nowhere")], SEEN, confidence_floor=0.7, holistic_optional=True)
+    assert made.verdict is Decision.BLOCK
+    (reason,) = made.reasons
+    assert (reason.kind, reason.about) == (ReasonKind.VOID_FINDING, "scope")
+    assert reason.detail == "it can't be said whether this blocks, since nowhere: a.py:1: f"
+    assert rule([PASSED], found(Severity.MAJOR, void="nowhere"))[0] is Decision.ACCEPT
 
 
 @pytest.mark.parametrize("confidence", [0.0, 0.69, None])
@@ -97,12 +106,14 @@ def test_a_model_that_should_have_answered_and_did_not_blocks_under_either_polic
     [
         (Decision.BLOCK, [ReasonKind.COULD_NOT_RUN, ReasonKind.COULD_NOT_RUN], False),
         (Decision.BLOCK, [ReasonKind.COULD_NOT_RUN, ReasonKind.CHECK_FAILED], True),
+        (Decision.BLOCK, [ReasonKind.VOID_FINDING, ReasonKind.COULD_NOT_RUN], False),
+        (Decision.BLOCK, [ReasonKind.VOID_FINDING, ReasonKind.BLOCKING_FINDING], True),
         (Decision.BLOCK, [ReasonKind.NO_CHECKS], True),
         (Decision.BLOCK, [ReasonKind.LOW_CONFIDENCE], True),
         (Decision.ACCEPT, [ReasonKind.ALL_PASSED], False),
     ],
 )
-def test_only_a_block_made_of_could_not_run_alone_does_not_bind(
+def test_only_a_block_by_which_nothing_was_found_out_does_not_bind(
     decision: Decision, kinds: list[ReasonKind], binding: bool
 ) -> None:
     verdict = Verdict(
@@ -171,7 +182,7 @@ def test_an_artifact_is_accepted_only_on_a_whole_reply_that_blocks_nothing_with_
         proposed: Proposed | None = read_findings(text)
     except ReplyFailure:
         proposed = None
-    blocking = [one for one in findings if one.severity is Severity.BLOCKING and one.void is None]
+    blocking = [one for one in findings if one.severity is Severity.BLOCKING]
     clean = proposed is not None and not blocking and proposed.confidence >= 0.7
     assert (verdict is Decision.ACCEPT) == clean
     assert (holistic.state is HolisticState.DONE) == (proposed is not None)
@@ -220,7 +231,8 @@ def test_a_finding_that_points_nowhere_or_names_no_law_is_listed_as_void() -> No
         "it names no law that was shown",
     ]
     assert verdict is Decision.BLOCK
-    assert outcome(reply(finding("there:7")), [PASSED])[0] is Decision.ACCEPT
+    assert outcome(reply(finding("there:7")), [PASSED])[0] is Decision.BLOCK
+    assert outcome(reply(finding("there:7", "major")), [PASSED])[0] is Decision.ACCEPT
 
 
 def shown_of(material: list[Any], narrative: str | None = None) -> Shown:
