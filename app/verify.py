@@ -220,6 +220,11 @@ def _check_growth(given: Any, head: dict[str, Any], proofs: Sequence[Any], keys:
         proof = next(
             (p for p in proofs if isinstance(p, dict) and (p.get("first"), p.get("second")) == (first, second)), None
         )
+        if proof is None and head["tree_size"] == first:
+            raise Unusable(
+                f"the head you hold is of a larger log ({second}) than the bundle's ({first}): fetch the bundle again; "
+                f"if the service still answers {first}, entries were dropped"
+            )
         if proof is None:
             raise Unusable(
                 f"growth from {first} to {second} entries needs a proof: save GET /log/consistency?first={first}"

@@ -21,12 +21,16 @@ from layers.model import Disposition
 _REQUEST = TypeAdapter(EvaluateRequest)
 ASYNC_HEADERS = {"preference-applied": "respond-async"}
 PREFER = (Header("Prefer", "`respond-async`: answer 202 at once and work durably"),)
+FRESH = (
+    "Evaluate anew even if the same content has an answer: the layers run again. A question to a model that is equal "
+    "to one whose answer the process keeps is not asked twice; `judge_verdict.cached` says so"
+)
 
 
 class EvaluateQuery(Query):
     """How to evaluate."""
 
-    fresh: Annotated[Truth, Field(description="Evaluate anew even if the same content has an answer")] = False
+    fresh: Annotated[Truth, Field(description=FRESH)] = False
 
 
 class EvaluationsQuery(Paged):

@@ -261,6 +261,18 @@ def test_an_empty_log_has_one_root_only():
         check(ORIGINAL, older_head=head)
 
 
+def test_a_head_of_a_larger_log_says_that_the_bundle_is_behind_or_entries_are_gone():
+    """The end of a log that was dropped: there is no proof to ask for, since the service no longer has the entries."""
+    made, leaves = make(20)
+    said = (
+        r"the head you hold is of a larger log \(23\) than the bundle's \(20\): "
+        r"fetch the bundle again; if the service still answers 20, entries were dropped$"
+    )
+    for foreign in (None, growth(LEAVES, 7, 23)):
+        with pytest.raises(verify.Unusable, match=said):
+            check(made, older_head=head_of([*leaves, *OTHERS[:3]]), consistency=foreign)
+
+
 def test_growth_without_a_proof_says_what_to_ask_for():
     with pytest.raises(verify.Unusable, match=r"first=7&second=23"):
         check(ORIGINAL, older_head=head_of(LEAVES[:7]))
