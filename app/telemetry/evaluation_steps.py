@@ -11,7 +11,7 @@ from app.evaluation.observe import Ending
 from app.evaluation.plan import AUDIT_REASON
 from app.telemetry.metrics import LAYER_SPAN_NAMES
 from app.telemetry.model_calls import ModelCall, attempt_steps, failure
-from app.telemetry.redact import redact
+from app.telemetry.redact import Redactor
 from app.telemetry.traces import SAMPLING_RATIO, Step
 from layers.json_pointer import resolve
 from layers.model import (
@@ -44,6 +44,7 @@ def evaluation_step(
     span: tuple[int, int],
     ratio: float,
     content: bool,
+    redact: Redactor,
 ) -> Step:
     """The span `evaluate_item` with all that lies beneath it. `content`: the item's own texts go along, redacted."""
     verdict, plan = ending.verdict, ending.plan
@@ -68,24 +69,24 @@ def evaluation_step(
             "assurance": verdict.assurance,
         }
     if content:
-        values |= _content(item)
+        values |= _content(item, redact)
     error = "given_up" if ending.evaluation_id is None else None
-    events = () if verdict is None else ((_RESULT, _result(ending, content=content)),)
-    steps = tuple(_layer_step(layer, calls, content=content) for layer in layers)
+    events = () if verdict is None else ((_RESULT, _result(ending, redact if content else None)),)
+    steps = tuple(_layer_step(layer, calls, redact, content=content) for layer in layers)
     return Step("evaluate_item", *span, values, error, events=events, steps=steps)
 
 
 _RESULT = "gen_ai.evaluation.result"
 
 
-def _result(ending: Ending, *, content: bool) -> dict[str, Any]:
+def _result(ending: Ending, redact: Redactor | None) -> dict[str, Any]:
     """The verdict as an evaluation event. A missing score is left out: nobody looked, and that is not 0."""
     if ending.verdict is None:
         return {}
     reasons = ending.plan.reasons if ending.plan else ()
     explanation = f"{ending.verdict.decision}: {', '.join(reasons) or 'nothing was flagged'}"
     judged = _judged(ending)
-    if content and judged is not None and judged.reasoning:
+    if redact is not None and judged is not None and judged.reasoning:
         explanation += f"; the judge: {redact(judged.reasoning)}"
     failures = (outcome.cause.kind for outcome in ending.outcomes.values() if isinstance(outcome, Failed))
     fell_back = judged is not None and judged.source is InstrumentPath.HEURISTICS_FALLBACK
@@ -98,14 +99,14 @@ def _result(ending: Ending, *, content: bool) -> dict[str, Any]:
     }
 
 
-def _layer_step(layer: Layer, calls: list[ModelCall], *, content: bool) -> Step:
+def _layer_step(layer: Layer, calls: list[ModelCall], redact: Redactor, *, content: bool) -> Step:
     name, outcome, started_ns, ended_ns = layer
     values: dict[str, Any] = {"layer": name.value, "status": outcome.status, "version": outcome.version}
     error = None
     attempts: tuple[Any, ...] = ()
     match outcome:
         case Scored(finding=finding):
-            values |= _found(finding, content=content)
+            values |= _found(finding, redact if content else None)
             if isinstance(finding, JudgeVerdict):
                 attempts = finding.attempts
                 if finding.source is InstrumentPath.HEURISTICS_FALLBACK:
@@ -114,17 +115,17 @@ def _layer_step(layer: Layer, calls: list[ModelCall], *, content: bool) -> Step:
             values["reason"] = reason.value
         case Failed(cause=cause):
             error = cause.kind
-            values |= {**failure(cause.kind, cause.message), "dependency": cause.dependency}
+            values |= {**failure(cause.kind, cause.message, redact), "dependency": cause.dependency}
     steps: tuple[Step, ...] = ()
     if name is LayerName.JUDGE:
-        steps = attempt_steps(attempts, calls, started_ns)
+        steps = attempt_steps(attempts, calls, started_ns, redact)
         if error == "heuristics_fallback":
             steps = (*steps, Step("heuristics_fallback", ended_ns, ended_ns, {"instrument_path": error}))
     return Step(LAYER_SPAN_NAMES[name], started_ns, ended_ns, values, error, steps=steps)
 
 
-def _found(finding: Any, *, content: bool) -> dict[str, Any]:
-    """What a layer concluded, without a word of what it read, unless `content`."""
+def _found(finding: Any, redact: Redactor | None) -> dict[str, Any]:
+    """What a layer concluded, without a word of what it read, unless it may leave redacted."""
     match finding:
         case HeuristicResult():
             return {"flags": [flag.rule for flag in finding.flags], "suspicion_score": finding.suspicion_score}
@@ -137,7 +138,7 @@ def _found(finding: Any, *, content: bool) -> dict[str, Any]:
         case ConsistencyResult():
             return {"consistent": finding.consistent, "neighbors": len(finding.neighbors), "embedder": finding.embedder}
         case JudgeVerdict():
-            shown = {"reasoning": redact(finding.reasoning)} if content and finding.reasoning else {}
+            shown = {"reasoning": redact(finding.reasoning)} if redact is not None and finding.reasoning else {}
             return {
                 "instrument_path": finding.source.value,
                 "agrees": finding.agrees,
@@ -149,14 +150,14 @@ def _found(finding: Any, *, content: bool) -> dict[str, Any]:
             return {}
 
 
-def _content(item: Item) -> dict[str, Any]:
+def _content(item: Item, redact: Redactor) -> dict[str, Any]:
     raw = item.prediction.raw_output
     pointer = item.profile.narrative_pointer
     narrative = resolve(raw, pointer) if pointer else None
     return {
         "arbiter.raw_output": redact(json.dumps(raw, ensure_ascii=False)),
         "arbiter.narrative": redact(narrative) if isinstance(narrative, str) else None,
-        "arbiter.label": item.prediction.label,
+        "arbiter.label": redact.without_known(item.prediction.label),
     }
 
 

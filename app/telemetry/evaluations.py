@@ -102,6 +102,7 @@ class _Watch:
                 span=(self._started_ns, ended_ns),
                 ratio=ratio,
                 content=self._owner.telemetry.settings.content,
+                redact=self._owner.telemetry.redact,
             )
             emit(self._owner.telemetry, self._place, step)
 

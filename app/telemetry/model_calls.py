@@ -14,7 +14,7 @@ from opentelemetry.trace import SpanKind
 from app.telemetry.labels import CAUSES, bounded
 from app.telemetry.metrics import SOURCES, Metrics
 from app.telemetry.place import Place, current
-from app.telemetry.redact import redact
+from app.telemetry.redact import Redactor
 from app.telemetry.setup import Telemetry
 from app.telemetry.traces import SAMPLING_RATIO, Step, emit
 from layers.model import JudgeAttempt
@@ -76,10 +76,10 @@ class ModelCallTelemetry:
             return
         place = Place(current.get())
         place.keep()
-        emit(self._telemetry, place, call_step(call, {SAMPLING_RATIO: ratio}))
+        emit(self._telemetry, place, call_step(call, self._telemetry.redact, {SAMPLING_RATIO: ratio}))
 
 
-def call_step(call: ModelCall, more: dict[str, Any] | None = None) -> Step:
+def call_step(call: ModelCall, redact: Redactor, more: dict[str, Any] | None = None) -> Step:
     """The span of a call to a model."""
     record = call.record
     model = model_of(record.model)
@@ -100,12 +100,14 @@ def call_step(call: ModelCall, more: dict[str, Any] | None = None) -> Step:
     }
     error = None if record.outcome == "answered" else record.outcome
     if error is not None:
-        values |= failure(record.error, record.message or error)
+        values |= failure(record.error, record.message or error, redact)
     name = ATTEMPT_SPANS.get(record.source, "model_attempt") if record.prompt == JUDGE else f"chat {model}"
     return Step(name, call.started_ns, call.ended_ns, values, error, SpanKind.CLIENT)
 
 
-def attempt_steps(attempts: tuple[JudgeAttempt, ...], calls: list[ModelCall], started_ns: int) -> tuple[Step, ...]:
+def attempt_steps(
+    attempts: tuple[JudgeAttempt, ...], calls: list[ModelCall], started_ns: int, redact: Redactor
+) -> tuple[Step, ...]:
     """The attempts of a judge chain: those that asked as their calls, those that were passed over by their reason.
 
     `attempts` is empty where the layer came to no finding; then the calls are all that is known.
@@ -114,22 +116,24 @@ def attempt_steps(attempts: tuple[JudgeAttempt, ...], calls: list[ModelCall], st
     steps: list[Step] = []
     for attempt in attempts:
         call = None if attempt.error_type in _NEVER_ASKED else next(waiting, None)
-        steps.append(_passed_over(attempt, started_ns) if call is None else call_step(call))
+        steps.append(_passed_over(attempt, started_ns, redact) if call is None else call_step(call, redact))
         started_ns = steps[-1].ended_ns
-    return (*steps, *(call_step(call) for call in waiting))
+    return (*steps, *(call_step(call, redact) for call in waiting))
 
 
 _NEVER_ASKED = frozenset({"external_models_forbidden", "out_of_time"})
 
 
-def _passed_over(attempt: JudgeAttempt, at_ns: int) -> Step:
+def _passed_over(attempt: JudgeAttempt, at_ns: int, redact: Redactor) -> Step:
     values = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": PROVIDERS.get(attempt.source.value)}
     reason = attempt.error_type or "skipped"
     name = ATTEMPT_SPANS[attempt.source.value]
-    return Step(name, at_ns, at_ns, {**values, "outcome": attempt.outcome, **failure("Skipped", reason)}, reason)
+    return Step(
+        name, at_ns, at_ns, {**values, "outcome": attempt.outcome, **failure("Skipped", reason, redact)}, reason
+    )
 
 
-def failure(exception: str | None, message: str) -> dict[str, Any]:
+def failure(exception: str | None, message: str, redact: Redactor) -> dict[str, Any]:
     """The attributes that a table of failures shows as columns. The message may quote a remote, so it is redacted."""
     return {"exception.type": exception, "exception.message": redact(message)}
 

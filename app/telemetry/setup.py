@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -22,6 +22,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from app.settings import TelemetrySettings
 from app.telemetry.histogram import Histograms
+from app.telemetry.redact import Redactor
 from app.version import service_version
 
 EXPORT_TIMEOUT_S = 2.0
@@ -63,6 +64,7 @@ class Telemetry:
     ) -> None:
         quiet_exporters()
         self.settings = settings
+        self.redact = Redactor()
         resource = Resource.create(
             {
                 "service.name": settings.service_name,
@@ -87,6 +89,10 @@ class Telemetry:
         )
         self.tracer = self.tracer_provider.get_tracer("arbiter-l8", service_version())
         self.meter = self.meter_provider.get_meter("arbiter-l8", service_version())
+
+    def hide(self, secrets: Iterable[str]) -> None:
+        """Let none of these values out with the texts that spans carry."""
+        self.redact = Redactor(secrets)
 
     def _otlp_spans(self) -> SpanExporter | None:
         if not self.settings.enabled:

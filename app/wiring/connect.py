@@ -48,7 +48,7 @@ from app.telemetry.runs import RunTelemetry
 from app.telemetry.setup import Telemetry
 from app.verdicts.binding import Bindings
 from app.version import service_version
-from app.wiring.adjudication import claim_check, connect_adjudication
+from app.wiring.adjudication import claim_check, connect_adjudication, secrets_of
 from app.wiring.critic import classifier_systems
 from app.wiring.hooks import show_breakers, telemetry_hooks
 from app.wiring.layers import build_layers, connect_judges, connect_retrieval, contracts_in_force, judge_layer
@@ -82,6 +82,7 @@ def connector(*, execute: bool, telemetry: Telemetry, metrics: Metrics, beside: 
     async def connect(settings: Settings) -> AsyncIterator[Services]:
         async with AsyncExitStack() as stack:
             stack.callback(telemetry.shutdown)
+            telemetry.hide(secrets_of(settings))
             yield await _Builder(settings, stack, telemetry, metrics, execute=execute, beside=beside).build()
 
     return connect

@@ -20,10 +20,11 @@ from app.telemetry.labels import CAUSES, RULES
 from app.telemetry.logs import JsonFormatter, PrettyFormatter
 from app.telemetry.model_calls import model_of
 from app.telemetry.place import Place, SpanRef, placed
-from app.telemetry.redact import redact
+from app.telemetry.redact import Redactor
 from app.telemetry.values import MAX_TEXT, attributes, clean
 
 ROOT = Path(__file__).parents[2]
+redact = Redactor()
 
 
 def test_a_bad_value_costs_that_value_and_not_the_batch() -> None:
