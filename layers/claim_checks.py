@@ -96,6 +96,9 @@ class Case:
     labels: tuple[str, ...]
     fields: cr.Fields
     opened: dict[str, Piece]
+    reviewed: frozenset[str] = frozenset()
+    """Ids of the evidence that is itself under review, the narrative's among them."""
+    narrative: frozenset[str] = frozenset()
 
     def open(self, evidence: Evidence) -> Piece:
         """A piece of the map, pointed to or not."""
@@ -159,14 +162,20 @@ def covered(case: Case) -> Iterator[str]:
     for start, end in cr.clauses(case.claim.text):
         if not case.backed(start, end):
             yield f"uncovered:{case.claim.text[start:end]}"
-    carrying = [*cr.content_words(case.claim.spoken), *(word for lab in case.claim.labels for word in cr.words_of(lab))]
-    units = {anchor.unit for anchor in case.claim.anchors if anchor.unit}
-    spelled = {*case.claim.spoken, *units, *(code for unit in units for code in SHARED_SIGNS.get(unit, ()))}
     for piece in case.pointed:
-        if len(piece.spoken) <= 3 and not spelled.isdisjoint(piece.spoken):
-            continue  # a short value (`USD`, `no`) that the claim spells out
-        if not any(map(piece.says, carrying)) and not any(map(piece.has, case.claim.anchors)):
+        if not contributes(case, piece):
             yield f"idle_pointer:{piece.evidence.id}"
+
+
+def contributes(case: Case, piece: Piece) -> bool:
+    """Whether a piece holds anything of what the claim says."""
+    claim = case.claim
+    units = {anchor.unit for anchor in claim.anchors if anchor.unit}
+    spelled = {*claim.spoken, *units, *(code for unit in units for code in SHARED_SIGNS.get(unit, ()))}
+    if len(piece.spoken) <= 3 and not spelled.isdisjoint(piece.spoken):
+        return True  # a short value (`USD`, `no`) that the claim spells out
+    carrying = [*cr.content_words(claim.spoken), *(word for label in claim.labels for word in cr.words_of(label))]
+    return any(map(piece.says, carrying)) or any(map(piece.has, claim.anchors))
 
 
 def strength_paid(case: Case) -> Iterator[str]:

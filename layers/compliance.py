@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, Literal, TypeAlias
 
 from layers.model import RUNGS, JsonObject, LayerName, Rung
-from layers.pointers import CHECK_NAMES, HIGHEST, code_of
+from layers.pointers import CHECK_NAMES, FALSE, HIGHEST, NO_REASON, code_of
 from layers.provenance import Recorder, Stage
 
 Status: TypeAlias = Literal["held", "not_applicable", "violated"]
@@ -44,9 +44,9 @@ class Recorded:
 
     @property
     def judged(self) -> Notes:
-        """What a judge wrote and could be read (a provider's answers are no claims)."""
-        judge = LayerName.JUDGE.value
-        return [n for n in self.notes("model_output") if n.get("layer") == judge and "failure" not in n]
+        """What a judge wrote and could be read (a provider's answers are no claims), but for an earlier revision."""
+        judge, left_out = LayerName.JUDGE.value, {"failure", "from_revision"}
+        return [n for n in self.notes("model_output") if n.get("layer") == judge and left_out.isdisjoint(n)]
 
     @property
     def claims(self) -> list[JsonObject]:
@@ -180,8 +180,11 @@ def _index(rung: Any) -> int:
 
 
 def _code_decides(recorded: Recorded) -> bool | None:
-    """The disposition comes from a row of the decision table, the score is no judge's figure."""
+    """The disposition comes from a row of the decision table, the score is no judge's figure, and where a judge
+    decided, no claim of it is false and one at least rests on more than what is under review."""
     verdict = recorded.verdict
+    if verdict.get("decision") in JUDGE_DECIDES and not _carries((verdict.get("judge_verdict") or {}).get("claims")):
+        return False
     heuristics = verdict.get("heuristic_result")
     score = verdict.get("suspicion_score")
     if not verdict.get("decision") or not verdict.get("disposition"):
@@ -190,6 +193,15 @@ def _code_decides(recorded: Recorded) -> bool | None:
         return True
     severities = [flag.get("severity", 0) for flag in heuristics.get("flags", ())]
     return bool(score >= max(severities, default=0))
+
+
+JUDGE_DECIDES = frozenset({"judge_confirms", "defect_stands", "judge_overturns"})
+"""Rows of the decision table that take a judge's word."""
+
+
+def _carries(claims: Any) -> bool:
+    codes = [{code_of(problem) for problem in claim.get("problems", ())} for claim in claims or ()]
+    return all(map(FALSE.isdisjoint, codes)) and any(map(NO_REASON.isdisjoint, codes))
 
 
 _PINNED: Callable[[Recorded], bool | None] = lambda _: None  # noqa: E731 - nothing in one evaluation can show it
@@ -206,6 +218,10 @@ _CHECKS: tuple[tuple[Callable[[Recorded], bool | None], str], ...] = (
         "each rung fits its problems, the answer's is the lowest, none is ENTAILMENT-VERIFIED",
     ),
     (_PINNED, "tests pin the invariants before a release"),
-    (_code_decides, "the disposition names its row of the decision table, the score is not below the flags'"),
+    (
+        _code_decides,
+        "the disposition names its row of the decision table, the score is not below the flags', a judge whose claims"
+        " are false or circular decided nothing",
+    ),
     (_PINNED, "an evaluation blocks nothing"),
 )

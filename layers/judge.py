@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from layers.claim_independence import under_review
 from layers.errors import CircuitOpen, DependencyError
 from layers.judge_question import judge_question
 from layers.model import (
@@ -114,12 +115,15 @@ def _allowed(judge: Answerer, item: LayerInput) -> bool:
 
 def _verify(proposed: ProposedVerdict, item: LayerInput, max_pointers: int) -> Verification:
     claims = [{"text": claim.text, "evidence_ids": list(claim.evidence_ids)} for claim in proposed.claims]
+    own = under_review(item.prediction, item.profile, item.evidence)
     return verify_claims(
         claims,
         item.evidence,
         labels=item.profile.labels,
         incomplete=item.incomplete,
         max_pointers=max_pointers,
+        reviewed=own.verdict,
+        narrative=own.narrative,
     )
 
 

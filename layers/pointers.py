@@ -10,6 +10,7 @@ from typing import Any
 
 from layers.claim_checks import Case, Check, Piece, anchors_stand, covered, strength_paid
 from layers.claim_contradictions import contradicted
+from layers.claim_independence import CIRCULAR, MENTION_ONLY, independent
 from layers.claim_reading import Reading, index_fields, read_claim
 from layers.claim_shapes import causes_stand, counts_stand, dates_stand, lists_stand, relations_stand
 from layers.evidence import clean_text
@@ -85,11 +86,19 @@ _CHECKS: tuple[tuple[str, str, Rung, frozenset[str]], ...] = (
     ("no_contradiction", "fields, provider and neighbour labels on the whole map", Rung.ANCHOR_WARRANTED,
      frozenset({"contradicted_by"})),
     ("strength_paid", "quantifiers on a ten-step scale", Rung.ANCHOR_WARRANTED, frozenset({"overbroad"})),
+    ("not_circular", "a pointer beside the label, the confidence and the narrative under review", Rung.POINTER_LINKED,
+     frozenset({CIRCULAR})),
+    ("beyond_a_mention", "as not_circular, for what is said of the narrative as a text; costs no rung",
+     Rung.EVIDENCE_WARRANTED, frozenset({MENTION_ONLY})),
 )  # fmt: skip
 
 CHECK_NAMES: frozenset[str] = frozenset(name for name, _, _, _ in _CHECKS)
 HIGHEST: Mapping[str, Rung] = {code: rung for _, _, rung, codes in _CHECKS for code in codes}
 """The highest rung of a claim with a problem of that code."""
+FALSE: frozenset[str] = frozenset({"contradicted_by", "relation_false", "date_order"})
+"""Problems of a claim that code found to be false, not only unsupported: an answer with one counts for nothing."""
+NO_REASON: frozenset[str] = frozenset({CIRCULAR, MENTION_ONLY})
+"""Problems of a claim that gives no reason for a label."""
 _CONTENT_CHECKS: tuple[Check, ...] = (
     anchors_stand,
     lists_stand,
@@ -100,6 +109,7 @@ _CONTENT_CHECKS: tuple[Check, ...] = (
     covered,
     contradicted,
     strength_paid,
+    independent,
 )
 
 
@@ -110,13 +120,16 @@ def verify_claims(
     labels: Sequence[str] = (),
     incomplete: Sequence[EvidenceRole] = (),
     max_pointers: int = 8,
+    reviewed: Sequence[str] = (),
+    narrative: Sequence[str] = (),
 ) -> Verification:
     """Check claims `[{"text", "evidence_ids"}]` (hostile: any decoded JSON) against the evidence map.
 
-    `labels` are the system's label words; `incomplete` the roles of which the map holds only a part. Other fields of a
-    claim, quotations among them, are not looked at. What is no list, or too long a one, is one malformed claim.
+    `labels` are the system's label words; `incomplete` the roles of which the map holds only a part. `reviewed` and
+    `narrative` are the ids of what is itself under review (`claim_independence.under_review`). Other fields of a claim,
+    quotations among them, are not looked at. What is no list, or too long a one, is one malformed claim.
     """
-    book = _Book(evidence, labels, incomplete, max_pointers)
+    book = _Book(evidence, labels, incomplete, max_pointers, reviewed, narrative)
     given: Sequence[object] = claims if isinstance(claims, (list, tuple)) and len(claims) <= MAX_CLAIMS else ({},)
     checked = [book.check(claim) for claim in given]
     judged = tuple(claim for claim, _ in checked)
@@ -144,6 +157,16 @@ def _check_run(name: str, ran: bool, method: str, passed: bool | None) -> CheckR
     return CheckRun(name, ran, method, passed)
 
 
+def is_false(claim: Claim) -> bool:
+    """Whether code found the claim to be false."""
+    return any(code_of(problem) in FALSE for problem in claim.problems)
+
+
+def gives_no_reason(claim: Claim) -> bool:
+    """Whether the claim rests on nothing but what is under review."""
+    return any(code_of(problem) in NO_REASON for problem in claim.problems)
+
+
 def code_of(problem: str) -> str:
     """The code of a problem `code:detail`."""
     return problem.partition(":")[0]
@@ -153,7 +176,13 @@ class _Book:
     """The evidence map, opened for checking."""
 
     def __init__(
-        self, evidence: Sequence[Evidence], labels: Sequence[str], incomplete: Sequence[EvidenceRole], cap: int
+        self,
+        evidence: Sequence[Evidence],
+        labels: Sequence[str],
+        incomplete: Sequence[EvidenceRole],
+        cap: int,
+        reviewed: Sequence[str],
+        narrative: Sequence[str],
     ) -> None:
         self._evidence = evidence
         self._by_id = {piece.id: piece for piece in evidence}
@@ -161,6 +190,8 @@ class _Book:
         self._labels = tuple(label.casefold() for label in labels)
         self._incomplete = frozenset(incomplete)
         self._cap = cap
+        self._narrative = frozenset(narrative)
+        self._reviewed = self._narrative.union(reviewed)
         self._fields = index_fields(evidence)
         self._providers = frozenset(
             piece.text.partition(":")[0].casefold() for piece in evidence if piece.role == EvidenceRole.PROVIDER
@@ -177,10 +208,7 @@ class _Book:
             reading = read_claim(text, labels=self._labels, fields=self._fields, providers=self._providers)
             problems = list(_roles(reading, [self._by_id[i] for i in ids]))
             if not problems:
-                pointed = tuple(self._piece(i) for i in ids)
-                case = Case(
-                    reading, pointed, self._evidence, self._incomplete, self._labels, self._fields, self._pieces
-                )
+                case = self._case(reading, ids)
                 problems = [problem for check in _CONTENT_CHECKS for problem in check(case)]
             else:
                 deep = False
@@ -200,6 +228,19 @@ class _Book:
         for evidence_id in ids[: self._cap]:
             if evidence_id not in self._by_id:
                 yield f"unknown_id:{evidence_id}"
+
+    def _case(self, reading: Reading, ids: tuple[str, ...]) -> Case:
+        return Case(
+            reading,
+            tuple(self._piece(i) for i in ids),
+            self._evidence,
+            self._incomplete,
+            self._labels,
+            self._fields,
+            self._pieces,
+            self._reviewed,
+            self._narrative,
+        )
 
     def _piece(self, evidence_id: str) -> Piece:
         piece = self._pieces.get(evidence_id)

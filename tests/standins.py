@@ -261,7 +261,7 @@ FLAGGED: dict[str, Any] = {
 }
 """A Sentinel verdict that escalates: an elevated label with low confidence. Its narrative is grounded."""
 
-CONFIRMED = verdict("high", "The confidence is 0.45")
+CONFIRMED = verdict("high", "The amount is 9900", ids=("E7",))
 """A judge's reply to it that agrees, on evidence that verifies."""
 
 

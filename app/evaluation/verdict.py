@@ -22,6 +22,7 @@ from layers.model import (
     Rung,
     is_degraded,
 )
+from layers.pointers import gives_no_reason, is_false
 from layers.profile import SystemProfile
 
 UNGROUNDED_SUSPICION = 0.6
@@ -36,6 +37,8 @@ class Judge(StrEnum):
     OVERTURNS = "overturns"  # another label, a neighbouring one
     OVERTURNS_FAR = "overturns_far"  # another label, across the elevated line or two steps away
     UNGROUNDED = "ungrounded"  # its pointers did not verify: it can neither confirm nor overturn
+    CONTRADICTED = "contradicted"  # code found one of its claims to be false
+    CIRCULAR = "circular"  # it rests on nothing but what is under review
 
 
 class Panel(StrEnum):
@@ -108,6 +111,8 @@ TABLE: tuple[Row, ...] = (
     # Instruments that contradict each other, or themselves, are for a person.
     _row("panel_split", _R, _LOOKED, _ANY_JUDGE, Panel.SPLIT),
     _row("judge_ungrounded", _R, _LOOKED, Judge.UNGROUNDED, _UNITED),
+    _row("judge_contradicted", _R, _LOOKED, Judge.CONTRADICTED, _UNITED),
+    _row("judge_circular", _R, _LOOKED, Judge.CIRCULAR, _UNITED),
     _row("judge_overturns_far", _R, _LOOKED, Judge.OVERTURNS_FAR, _UNITED),
     _row("judge_against_panel", _R, _LOOKED, _CONFIRMS, Panel.CONTRADICTS),
     _row("panel_against_judge", _R, _LOOKED, Judge.OVERTURNS, Panel.CONFIRMS),
@@ -186,6 +191,10 @@ def read_judge(verdict: JudgeVerdict | None, label: str, profile: SystemProfile)
         return Judge.SILENT
     if verdict.assurance is Rung.UNGROUNDED:
         return Judge.UNGROUNDED
+    if any(map(is_false, verdict.claims)):
+        return Judge.CONTRADICTED
+    if all(map(gives_no_reason, verdict.claims)):
+        return Judge.CIRCULAR
     if profile.fold(verdict.verdict_label) == profile.fold(label):
         return Judge.CONFIRMS
     return Judge.OVERTURNS_FAR if is_far(verdict.verdict_label, label, profile) else Judge.OVERTURNS

@@ -20,7 +20,16 @@ from app.demo.sentinel import build_sentinel
 from app.evaluation.plan import Plan, Trigger
 from app.evaluation.verdict import TABLE, decide
 from app.settings import VectorSettings
-from layers import claim_checks, claim_contradictions, claim_reading, claim_shapes, compliance, pointers, preflight
+from layers import (
+    claim_checks,
+    claim_contradictions,
+    claim_independence,
+    claim_reading,
+    claim_shapes,
+    compliance,
+    pointers,
+    preflight,
+)
 from layers.canonical import canonical_bytes
 from layers.compliance import PLAN_KEYS
 from layers.model import (
@@ -90,7 +99,10 @@ def stage(bundle: dict[str, Any], name: str) -> Any:
 
 # --- 1 ----------------------------------------------------------------------------------------------------------------
 
-VERIFIERS = (pointers, claim_checks, claim_contradictions, claim_reading, claim_shapes, preflight, compliance, verify)
+VERIFIERS = (
+    pointers, claim_checks, claim_contradictions, claim_independence, claim_reading, claim_shapes, preflight,
+    compliance, verify,
+)  # fmt: skip
 PLAIN = re.compile(
     r"object|int|bytes|str|bool|Any|None|JsonObject|Sequence|Mapping|Evidence|EvidenceRole|Subject|Contracts|Recorded"
     r"|Recorder"

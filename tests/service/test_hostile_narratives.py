@@ -1,4 +1,4 @@
-"""Fifty hostile narratives through `/evaluate`: before a judge that says back what it read, and before an ordinary one.
+"""Hostile narratives through `/evaluate`: before a judge that says back what it read, and before an ordinary one.
 
 `python -m tests.service.test_hostile_narratives` writes the table in docs/hostile-input.md anew.
 """
@@ -99,8 +99,8 @@ def ordinary(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, An
     return asyncio.run(outcomes(says(ollama(CONFIRMED)), tmp_path_factory.mktemp("ordinary")))
 
 
-def test_there_are_fifty() -> None:
-    assert len({case["name"] for case in CASES}) == len({case["narrative"] for case in CASES}) == 50
+def test_no_two_are_the_same() -> None:
+    assert len({case["name"] for case in CASES}) == len({case["narrative"] for case in CASES}) == len(CASES) == 57
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
@@ -114,7 +114,8 @@ def test_a_reply_that_parrots_it_is_read_as_listed_and_clears_nothing(
         return
     assert reading(said) == case["parroted"]
     assert said["disposition"] in {"review", "flag"}
-    assert said["assurance"] in {None, "UNGROUNDED", "POINTER-LINKED"}
+    reasons = [claim for claim in said["judge_verdict"]["claims"] if claim["problems"] != ["mention_only"]]
+    assert {claim["rung"] for claim in reasons} <= {"UNGROUNDED", "POINTER-LINKED"}
     assert said["compliance"]["violated"] == []
     assert said["judge_verdict"]["attempts"][0]["outcome"] != "skipped", "a narrative has opened the circuit"
 

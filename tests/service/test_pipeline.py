@@ -100,7 +100,7 @@ async def test_a_flagged_item_is_looked_at_by_every_layer_and_says_who_said_what
         "ollama",
     )
     (claim,) = answer["judge_verdict"]["claims"]
-    assert (claim["rung"], claim["evidence_ids"]) == ("EVIDENCE-WARRANTED", ["E2"])
+    assert (claim["rung"], claim["evidence_ids"]) == ("EVIDENCE-WARRANTED", ["E7"])
     assert (answer["assurance"], answer["instrument_path"]) == ("EVIDENCE-WARRANTED", "ollama")
 
 
@@ -292,7 +292,7 @@ async def test_the_figures_of_the_judges_come_from_what_is_stored(judge: Remote,
         assert (await figures(system="sentinel-l7"))["total"] == 4
         assert (await figures(system="generic"))["total"] == 0
         assert (await figures(since=last["created_at"]))["by_source"]["heuristics_fallback"] == 1
-        judge.answer = says(ollama(verdict("high", "The confidence is 0.44")))
+        judge.answer = says(ollama(verdict("high", "The amount is 9901", ids=("E7",))))
         await http.post("/evaluate", json=bad)
         assert (await figures())["by_source"]["heuristics_fallback"] == 0
         assert (await http.get("/judge/metrics?since=yesterday")).status_code == 400

@@ -4,6 +4,8 @@ import copy
 
 import pytest
 
+from app.evaluation.verdict import TABLE, Judge
+from layers import compliance as compliance_module
 from layers.compliance import PLAN_KEYS, Recorded, compliance, row_so_far, so_far, summary
 from layers.model import Evidence, EvidenceRole
 from layers.pointers import verify_claims
@@ -56,6 +58,25 @@ def test_an_evaluation_without_a_model_has_no_occasion_for_most():
     }
 
 
+def decided_by_a_judge(*problems):
+    """What a verdict says that took a judge's word, whose claims had these problems."""
+    return {"decision": "judge_confirms", "judge_verdict": {"claims": [{"problems": list(each)} for each in problems]}}
+
+
+def test_a_judge_s_word_is_taken_on_one_claim_that_gives_a_reason():
+    good = judged()
+    taken = {**good.verdict, **decided_by_a_judge(("circular",), ("uncovered:x",))}
+    assert status(Recorded(good.stages, taken))[9] == "held"
+
+
+def test_the_rows_that_take_a_judge_s_word_are_rows_of_the_table():
+    """They are named once more here, since whoever holds a bundle has no table."""
+    against_no_one = {
+        row.name for row in TABLE if row.disposition in {"pass", "flag"} and Judge.SILENT not in row.judge
+    }
+    assert against_no_one == compliance_module.JUDGE_DECIDES
+
+
 def set_rung(stages, number, rung):
     stages["verification"][0]["claims"][number]["rung"] = rung
 
@@ -81,6 +102,11 @@ def set_rung(stages, number, rung):
         pytest.param(7, lambda s, v: set_rung(s, 0, "SUPREME"), id="no-rung"),
         pytest.param(9, lambda s, v: v.update(suspicion_score=0.1), id="score-below-the-flags"),
         pytest.param(9, lambda s, v: v.update(decision=None), id="no-row-of-the-table"),
+        pytest.param(
+            9, lambda s, v: v.update(decided_by_a_judge((), ("date_order:x",))), id="decided-on-a-false-claim"
+        ),
+        pytest.param(9, lambda s, v: v.update(decided_by_a_judge(("circular",))), id="decided-on-the-label-itself"),
+        pytest.param(9, lambda s, v: v.update(decided_by_a_judge()), id="decided-without-a-claim"),
     ],
 )
 def test_a_broken_principle_is_violated(principle, change):

@@ -242,8 +242,8 @@ def test_much_evidence_is_shortened_longest_first() -> None:
 # --- hostile narratives -----------------------------------------------------------------------------------------------
 
 
-def test_there_are_fifty_hostile_narratives() -> None:
-    assert len({case["name"] for case in HOSTILE}) == len({case["narrative"] for case in HOSTILE}) == 50
+def test_no_two_hostile_narratives_are_the_same() -> None:
+    assert len({case["name"] for case in HOSTILE}) == len({case["narrative"] for case in HOSTILE}) == len(HOSTILE) == 57
 
 
 @pytest.mark.parametrize("case", HOSTILE, ids=lambda case: case["name"])
@@ -284,7 +284,7 @@ def test_no_narrative_is_like_another_in_its_key() -> None:
     for case in HOSTILE:
         question = judge_question(load("judge"), item(case["narrative"]), Parameters(), max_pointers=8)
         keys.add(question.values["evidence"])
-    assert len(keys) == 50
+    assert len(keys) == len(HOSTILE)
 
 
 # --- figures ----------------------------------------------------------------------------------------------------------

@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layers import pointers
-from layers.model import RUNGS, Evidence, EvidenceRole, Rung
+from layers.claim_independence import UnderReview, under_review
+from layers.model import RUNGS, EvalPrediction, Evidence, EvidenceRole, Rung
 from layers.pointers import MAX_CLAIMS, MAX_TEXT, verify_claims
+from layers.profile import SystemProfile
 
 U, L, A, E = Rung.UNGROUNDED, Rung.POINTER_LINKED, Rung.ANCHOR_WARRANTED, Rung.EVIDENCE_WARRANTED
 LABELS = ("low", "medium", "high", "critical")
@@ -57,7 +59,15 @@ def codes(claim) -> list[str]:
 def test_verification_has_no_parameter_through_which_a_model_could_come():
     """Principle 1: plain values in, plain values out, and nothing that could be called or awaited."""
     signature = inspect.signature(verify_claims)
-    assert list(signature.parameters) == ["claims", "evidence", "labels", "incomplete", "max_pointers"]
+    assert list(signature.parameters) == [
+        "claims",
+        "evidence",
+        "labels",
+        "incomplete",
+        "max_pointers",
+        "reviewed",
+        "narrative",
+    ]
     assert not inspect.iscoroutinefunction(verify_claims)
     for parameter in signature.parameters.values():
         assert "Callable" not in parameter.annotation
@@ -254,6 +264,93 @@ def test_a_map_that_holds_only_a_part_cannot_pay_for_all():
 
 def test_absence_is_contradicted_by_presence():
     assert "contradicted_by:E3" in one("No narrative was given for 0.62", "E2").problems
+
+
+# --- what is under review -------------------------------------------------------------------------------------------
+
+OWN = {"reviewed": ["E1", "E2"], "narrative": ["E3"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        pytest.param("The risk level is high", ["E1"], id="the label"),
+        pytest.param("The confidence is 0.62", ["E2"], id="the confidence"),
+        pytest.param("The risk level is high at 0.62", ["E1", "E2"], id="both"),
+        pytest.param("It was split into three deposits", ["E3"], id="the narrative"),
+        pytest.param("The risk level is high", ["E1", "E6"], id="and a pointer that contributes nothing"),
+        pytest.param("The stated risk level is high", ["E1"], id="a mention of what is no text"),
+    ],
+)
+def test_a_claim_that_rests_on_what_is_under_review_alone_is_circular(text, ids):
+    """It stays on the second rung, however true it is; without anything under review it would climb."""
+    claim = one(text, *ids, **OWN)
+    assert "circular" in codes(claim)
+    assert claim.rung is L
+    assert RUNGS.index(one(text, *ids).rung) > RUNGS.index(L)
+    assert "circular" not in codes(one(text, *ids))
+
+
+def test_a_claim_about_the_narrative_as_a_text_may_be_true_and_is_marked():
+    claim = one("The narrative mentions Acme Trading Ltd", "E3", **OWN)
+    assert (claim.rung, claim.problems) == (E, ("mention_only",))
+    assert pointers.gives_no_reason(claim)
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        pytest.param("The amount is 12500", ["E5"], id="input"),
+        pytest.param("The risk level is high at an amount of 12500", ["E1", "E5"], id="beside the label"),
+        pytest.param("Acme Trading Ltd is the merchant", ["E3", "E6"], id="beside the narrative"),
+        pytest.param("Gemini said high", ["E9"], id="provider"),
+    ],
+)
+def test_a_claim_with_a_piece_that_is_not_under_review_gives_a_reason(text, ids):
+    claim = one(text, *ids, **OWN)
+    assert claim.rung is E
+    assert not pointers.gives_no_reason(claim)
+
+
+@given(st.lists(st.sampled_from(["E1", "E2", "E3"]), min_size=1, max_size=3, unique=True), st.text(max_size=60))
+def test_no_words_make_a_reason_of_what_is_under_review(ids, text):
+    """Whatever is claimed, and however: it is without pointers that hold, or gives no reason."""
+    claim = one(text, *ids, **OWN)
+    assert claim.rung is U or pointers.gives_no_reason(claim)
+
+
+@given(st.integers(0, 10**6).filter(lambda amount: amount != 12500))
+def test_any_other_number_than_the_field_s_is_false(amount):
+    """A known field with another value is found false, whatever the value, and said so."""
+    claim = one(f"The amount is {amount}", "E5")
+    assert "contradicted_by:E5" in claim.problems
+    assert pointers.is_false(claim)
+
+
+PROFILE = SystemProfile(
+    name="p", label_pointer="/risk_level", confidence_pointer="/confidence", narrative_pointer="/narrative"
+)
+
+
+def test_what_is_under_review_is_found_by_the_profile_and_copies_of_it_too():
+    """The label's field, the confidence's, the narrative's, and fields that only repeat label or narrative."""
+    told = "All of it is in order."
+    pieces = [
+        ("raw_output", "/risk_level", "low"), ("raw_output", "/confidence", "0.2"),
+        ("raw_output", "/narrative/0", told),
+        ("raw_output", "/level", "low"), ("raw_output", "/message", told), ("raw_output", "/score", "0.2"),
+        ("input", "/risk", "low"), ("input", "/narrative", told),
+    ]  # fmt: skip
+    evidence = [Evidence(id=f"E{i}", role=EvidenceRole(r), pointer=p, text=t) for i, (r, p, t) in enumerate(pieces, 1)]
+    prediction = EvalPrediction(id="1", raw_output={}, label="low", confidence=0.2)
+    assert under_review(prediction, PROFILE, evidence) == UnderReview(("E1", "E2", "E4"), ("E3", "E5"))
+
+
+def test_a_label_that_is_a_plain_value_makes_no_copies():
+    """`true` in another field is another fact."""
+    evidence = [Evidence(id="E1", role=EvidenceRole.RAW_OUTPUT, pointer="/is_new", text="true")]
+    prediction = EvalPrediction(id="1", raw_output={}, label="true", confidence=1)
+    assert under_review(prediction, PROFILE, evidence) == UnderReview()
 
 
 # --- the answer ----------------------------------------------------------------------------------------------------

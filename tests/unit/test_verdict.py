@@ -47,6 +47,12 @@ def judge(label: str | None, *rungs: Rung, source: InstrumentPath = InstrumentPa
     return JudgeVerdict(source=source, verdict_label=label, agrees=None, confidence=0.9, reasoning=None, claims=claims)
 
 
+def with_problems(label: str, *problems: tuple[str, ...]) -> JudgeVerdict:
+    """One claim for each tuple of problems, all of them on a rung that would do."""
+    claims = tuple(Claim(text="c", evidence_ids=("E1",), rung=Rung.ANCHOR_WARRANTED, problems=p) for p in problems)
+    return judge(label).model_copy(update={"claims": claims})
+
+
 def sound(label: str) -> JudgeVerdict:
     return judge(label, Rung.EVIDENCE_WARRANTED, Rung.ANCHOR_WARRANTED)
 
@@ -90,6 +96,8 @@ ROWS = [
     (Trigger.REFUSED, NOBODY, "question_refused", "review"),
     (Trigger.SOFT, {D: panel("high", "low"), J: sound("high")}, "panel_split", "review"),
     (Trigger.DRAWN, {J: judge("high", Rung.ANCHOR_WARRANTED, Rung.UNGROUNDED)}, "judge_ungrounded", "review"),
+    (Trigger.SOFT, {J: with_problems("high", (), ("contradicted_by:E8",))}, "judge_contradicted", "review"),
+    (Trigger.SOFT, {J: with_problems("high", ("circular",), ("mention_only",))}, "judge_circular", "review"),
     (Trigger.SOFT, {J: sound("low")}, "judge_overturns_far", "review"),
     (Trigger.SOFT, {D: panel("critical", "critical"), J: sound("high")}, "judge_against_panel", "review"),
     (Trigger.SOFT, {D: panel("high", "high"), J: sound("critical")}, "panel_against_judge", "review"),
@@ -160,6 +168,27 @@ def test_an_ungrounded_judge_neither_confirms_nor_overturns(trigger: Trigger, la
     """Whatever label it gives, a judge whose pointers do not verify sends the item to a person."""
     for verdict in (judge(label), judge(label, Rung.UNGROUNDED)):
         assert decide(PREDICTION, PROFILE, outcomes_of({J: verdict}), plan(trigger)).disposition == "review"
+
+
+@pytest.mark.parametrize("trigger", [Trigger.SOFT, Trigger.HARD, Trigger.DRAWN])
+@pytest.mark.parametrize("label", ["high", "critical", "low"])
+@pytest.mark.parametrize("false", ["contradicted_by:E8", "relation_false:1 > 2", "date_order:a before b"])
+def test_a_judge_with_a_false_claim_neither_confirms_nor_overturns(trigger: Trigger, label: str, false: str) -> None:
+    """One is enough, whatever else it said and whatever the others say: a pass is out of reach."""
+    for others in ((), ((), ())):
+        for found in ({}, {D: panel("high", "high"), C: neighbors(True)}):
+            given = outcomes_of({**found, J: with_problems(label, (false,), *others)})
+            verdict = decide(PREDICTION, PROFILE, given, plan(trigger))
+            assert (verdict.decision, verdict.disposition) == ("judge_contradicted", "review")
+
+
+@pytest.mark.parametrize("label", ["high", "critical", "low"])
+def test_a_judge_that_rests_on_the_prediction_alone_decides_nothing(label: str) -> None:
+    """One claim with another reason lifts that; a claim that is merely beside it takes nothing away."""
+    alone = outcomes_of({J: with_problems(label, ("circular",), ("idle_pointer:E1", "mention_only"))})
+    assert decide(PREDICTION, PROFILE, alone, plan(Trigger.SOFT)).decision == "judge_circular"
+    beside = outcomes_of({J: with_problems(label, ("circular",), ())})
+    assert decide(PREDICTION, PROFILE, beside, plan(Trigger.SOFT)).decision != "judge_circular"
 
 
 def test_a_split_panel_goes_to_review_even_when_another_provider_failed() -> None:
