@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import logging
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
 from sqlalchemy import Connection, select
 
-from app.errors import BadRequest, NotFound
+from app.errors import BadRequest, NotFound, Unavailable
 from app.log import store
 from app.log.keys import SigningKey, load_or_make_key
 from app.log.model import (
@@ -61,6 +62,8 @@ class LogService:
     @classmethod
     async def open(cls, database: Database, key_file: Path, *, now: Callable[[], str] = time_now) -> LogService:
         """Load the key (made at the first start) and enter it among the log's keys. Raises `ConfigurationError`."""
+        with suppress(Unavailable):  # it can still be read, and its state says what is wrong
+            await database.write(store.check_end)
         key = load_or_make_key(key_file)
         known = await database.write(lambda conn: _enter_key(conn, key, now()))
         (own,) = (entry for entry in known if entry.key_id == key.key_id)

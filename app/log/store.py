@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, exists, func, select, update
+from sqlalchemy.exc import IntegrityError
 
 from app.log.tables import log_leaves, log_tiles, provenance_stages
 from app.store.rows import insert_rows
+from app.store.trouble import Contradiction
 from layers.provenance import StageRecord, log_entry
 from layers.translog import TILE, closed_tiles, leaf_hash, range_root, tree_root
 
@@ -118,14 +120,23 @@ def leaf_at(conn: Connection, index: int) -> bytes | None:
 # --- stages ---------------------------------------------------------------------------------------------------------
 
 
+def check_end(conn: Connection) -> None:
+    """Raises `Contradiction` where stages are stored of an entry beyond the log's end."""
+    if conn.execute(select(exists().where(provenance_stages.c.leaf_index >= size_of(conn)))).scalar():
+        raise Contradiction("there are stages of entries that the log does not have")
+
+
 def save_stages(conn: Connection, stages: Sequence[tuple[int, Sequence[StageRecord]]]) -> None:
-    """Store the stages of entries, given by their index in the log."""
+    """Store the stages of entries, given by their index in the log. Raises `Contradiction` if one has some already."""
     rows = [
         (index, position, stage.name, stage.commitment, stage.payload, stage.salt)
         for index, records in stages
         for position, stage in enumerate(records)
     ]
-    insert_rows(conn, provenance_stages, rows)
+    try:
+        insert_rows(conn, provenance_stages, rows)
+    except IntegrityError:  # whose text would name what was to be stored
+        raise Contradiction("there are stages of entries that the log did not have") from None
 
 
 def load_stages(conn: Connection, index: int) -> tuple[StageRecord, ...]:

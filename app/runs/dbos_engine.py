@@ -103,6 +103,7 @@ class DbosEngine:
         else:
             plain = self._url.set(drivername="postgresql").render_as_string(hide_password=False)
             config |= {"system_database_url": plain, "sys_db_pool_size": 5, "use_listen_notify": False}
+            config |= {"db_engine_kwargs": {"hide_parameters": True}}
         return config
 
     async def start(self, workflow_id: str) -> bool:
@@ -187,7 +188,9 @@ def engine_file(path: str, seat: int = 0) -> str:
 def _sqlite_engine(path: str) -> Engine:
     module = _sqlite_module()
     Path(path).touch(mode=0o600)  # runs' ids and settings are nobody else's business
-    engine = create_engine(f"sqlite:///{path}", module=module, connect_args={"check_same_thread": False})
+    engine = create_engine(
+        f"sqlite:///{path}", module=module, connect_args={"check_same_thread": False}, hide_parameters=True
+    )
 
     @event.listens_for(engine, "connect")
     def _connected(raw: Any, _record: Any) -> None:

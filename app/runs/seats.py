@@ -85,7 +85,9 @@ class ServerSeats:
     """Seats on a PostgreSQL server: an advisory lock each, held by a connection that is kept for it."""
 
     def __init__(self, url: URL) -> None:
-        self._engine: Engine = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+        self._engine: Engine = create_engine(
+            url, poolclass=NullPool, isolation_level="AUTOCOMMIT", hide_parameters=True
+        )
         self._held: Connection | None = None
 
     def take(self) -> int:

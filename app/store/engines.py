@@ -107,6 +107,7 @@ def _postgres(location: Location, **options: Any) -> Engine:
         location.url,
         max_overflow=0,
         pool_pre_ping=True,
+        hide_parameters=True,
         connect_args={"connect_timeout": 10, "application_name": "arbiter-l8"},
         **options,
     )
@@ -118,6 +119,7 @@ def _sqlite(location: Location, pragmas: tuple[str, ...], *, begin: str, size: i
         pool_size=size,
         max_overflow=0,
         pool_reset_on_return=None,
+        hide_parameters=True,
         connect_args={"check_same_thread": False},
     )
 

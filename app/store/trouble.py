@@ -12,6 +12,7 @@ READ_ONLY = "the store can't be written: it is read-only"
 FAILING_DISK = "the store's disk fails"
 DAMAGED = "the store's database is damaged: restore a backup"
 NO_TABLES = "the store's database has lost its tables: restore a backup"
+CONTRADICTS = "the store's log and its stages contradict each other: restore a backup"
 
 _SQLITE = {
     sqlite3.SQLITE_FULL: FULL,
@@ -29,6 +30,10 @@ _POSTGRES = {
     "42P01": NO_TABLES,
 }
 """By SQLSTATE: https://www.postgresql.org/docs/current/errcodes-appendix.html."""
+
+
+class Contradiction(Exception):
+    """What is stored can't all be true, as no way of writing of ours would leave it: somebody changed the database."""
 
 
 def is_trouble(exc: BaseException) -> bool:

@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 
 from app.errors import Unavailable
 from app.store.health import Health
-from app.store.trouble import is_trouble
+from app.store.trouble import CONTRADICTS, Contradiction, is_trouble
 
 MAX_BATCH = 512
 """Jobs in one transaction: bounds how long the first of them waits for the last."""
@@ -181,6 +181,8 @@ class Writer:
         conn.exec_driver_sql("RELEASE SAVEPOINT job")
 
     def _translate(self, exc: BaseException) -> BaseException:
+        if isinstance(exc, Contradiction):
+            return self.health.refused(CONTRADICTS, "write", exc)
         return self.health.failed(exc, "write") if isinstance(exc, DBAPIError) and is_trouble(exc) else exc
 
 

@@ -5,12 +5,21 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import traceback
 from datetime import UTC, datetime
 from typing import Any, Literal
+
+from sqlalchemy.exc import StatementError
 
 from app.telemetry.place import trace_id_now
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
+
+_DATA = "22"
+"""The class of PostgreSQL's errors about values: https://www.postgresql.org/docs/current/errcodes-appendix.html."""
+
+_MESSAGE = "_str"
+"""Where `TracebackException` keeps an exception's text; there is no public way to it."""
 
 _OWN_FIELDS = frozenset({"time", "level", "logger", "message", "trace_id", "exception"})
 
@@ -19,7 +28,34 @@ def _extras(record: logging.LogRecord) -> dict[str, Any]:
     return {name: value for name, value in vars(record).items() if name not in _STANDARD}
 
 
-class JsonFormatter(logging.Formatter):
+class _Formatter(logging.Formatter):
+    def formatException(self, ei: Any) -> str:
+        """The traceback. Of what a database said it keeps what names no values: those are its callers' data."""
+        shown = traceback.TracebackException(*ei)
+        waiting: list[tuple[traceback.TracebackException | None, BaseException | None]] = [(shown, ei[1])]
+        while waiting:
+            part, exc = waiting.pop()
+            if part is None or exc is None:
+                continue
+            if isinstance(exc, StatementError) or type(exc).__module__.startswith("psycopg"):
+                setattr(part, _MESSAGE, _without_values(exc))
+            waiting += [(part.__cause__, exc.__cause__), (part.__context__, exc.__context__)]
+            waiting += zip(part.exceptions or (), getattr(exc, "exceptions", ()), strict=False)
+        return "".join(shown.format()).removesuffix("\n")
+
+
+def _without_values(exc: BaseException) -> str:
+    """PostgreSQL quotes rows and values beneath the first line, and of values that it can't read in that line too."""
+    if isinstance(exc, StatementError):
+        said = "" if exc.orig is None else f"{type(exc.orig).__name__}: {_without_values(exc.orig)} "
+        return f"{said}[SQL: {exc.statement}]"
+    state = getattr(exc, "sqlstate", None)
+    if state is not None and state.startswith(_DATA):
+        return f"SQLSTATE {state}"
+    return str(exc).split("\n", 1)[0]
+
+
+class JsonFormatter(_Formatter):
     """One JSON object a line; always valid UTF-8."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -38,7 +74,7 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(entry, default=str, ensure_ascii=True, skipkeys=True)
 
 
-class PrettyFormatter(logging.Formatter):
+class PrettyFormatter(_Formatter):
     """One line for a person."""
 
     def format(self, record: logging.LogRecord) -> str:
