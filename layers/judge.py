@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from layers.claim_independence import under_review
-from layers.errors import CircuitOpen, DependencyError
+from layers.errors import CircuitOpen, DependencyError, Withdrawn
 from layers.judge_question import judge_question
 from layers.model import (
     InstrumentPath,
@@ -20,9 +20,9 @@ from layers.model import (
 )
 from layers.pointers import Verification, verify_claims
 from layers.ports import Answerer, Clock, LayerInput, Skip
-from layers.prompting import Prompt
+from layers.prompting import Prompt, RenderedPrompt
 from layers.reply import ProposedVerdict
-from layers.structured_call import Answer, Parameters, StructuredCall
+from layers.structured_call import Answer, Parameters, Question, StructuredCall
 
 VERSION = "1"
 
@@ -83,13 +83,30 @@ class JudgeLayer:
             return None
         question = judge_question(self.prompt, item, self.parameters, max_pointers=self.max_pointers)
         try:
-            answer = await self.calls.ask(judge, question, deadline=deadline)
+            answer = await self._ask(judge, question, item, deadline)
         except DependencyError as exc:
             attempts.append(_failed(judge, exc, (self.clock() - start) * 1000))
             _note_failure(judge, item, exc)
             return None
         attempts.append(_answered(judge, answer))
         return self._verdict(judge, item, answer)
+
+    async def _ask(
+        self, judge: Answerer, question: Question[ProposedVerdict], item: LayerInput, deadline: float
+    ) -> Answer[ProposedVerdict]:
+        """The answer. What was asked is on record whatever came back, if only the layer's deadline."""
+        asked: dict[str, RenderedPrompt] = {}
+        try:
+            answer = await self.calls.ask(
+                judge, question, deadline=deadline, on_asked=lambda prompt, key: asked.setdefault(key, prompt)
+            )
+            asked[answer.key] = answer.prompt  # also where it was kept from before
+            return answer
+        except (CircuitOpen, Withdrawn):
+            asked.clear()  # it never went out
+            raise
+        finally:
+            _note_prompts(judge, item, asked)
 
     def _verdict(self, judge: Answerer, item: LayerInput, answer: Answer[ProposedVerdict]) -> JudgeVerdict:
         proposed = answer.value
@@ -156,14 +173,17 @@ def _answered(judge: Answerer, answer: Answer[ProposedVerdict]) -> JudgeAttempt:
 # --- provenance ------------------------------------------------------------------------------------------------------
 
 
+def _note_prompts(judge: Answerer, item: LayerInput, asked: Mapping[str, RenderedPrompt]) -> None:
+    """What a judge was asked, by the question's key, whether or not it gave an answer."""
+    for key, prompt in asked.items():
+        ref: JsonObject = prompt.prompt.ref.model_dump()
+        item.trace.note("prompt", {**_common(judge), **ref, "text": prompt.text, "question": key})
+
+
 def _note_answer(
     judge: Answerer, item: LayerInput, answer: Answer[ProposedVerdict], verification: Verification
 ) -> None:
-    prompt = answer.prompt
-    common = _common(judge)
-    ref: JsonObject = prompt.prompt.ref.model_dump()
-    item.trace.note("prompt", {**common, **ref, "text": prompt.text, "question": answer.key})
-    reply = answer.reply
+    common, reply = _common(judge), answer.reply
     item.trace.note(
         "model_output",
         {

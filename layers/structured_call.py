@@ -81,9 +81,12 @@ class CallRecord:
 class _Flight(Generic[T]):
     """A call that several askers wait for. It is stopped when the last of them has left."""
 
-    def __init__(self, task: asyncio.Task[T]) -> None:
-        self.task = task
+    task: asyncio.Task[T]
+
+    def __init__(self) -> None:
         self.waiting = 0
+        self.prompt: RenderedPrompt | None = None
+        """What the model was asked, once it was."""
 
 
 class StructuredCall:
@@ -108,10 +111,19 @@ class StructuredCall:
         self._kept: OrderedDict[str, KeptAnswer] = OrderedDict()
         self._flights: dict[str, _Flight[tuple[KeptAnswer, bool]]] = {}
 
-    async def ask(self, answerer: Answerer, question: Question[T], *, deadline: float | None = None) -> Answer[T]:
+    async def ask(
+        self,
+        answerer: Answerer,
+        question: Question[T],
+        *,
+        deadline: float | None = None,
+        on_asked: Callable[[RenderedPrompt, str], object] = lambda _prompt, _key: None,
+    ) -> Answer[T]:
         """The answer, kept from before or asked for now. Raises `DependencyError`; `deadline` as in `Answerer`.
 
         Equal questions at the same time are asked once; an asker that is cancelled takes nothing from the others.
+        `on_asked` is told what the model was asked, and the question's key, whatever came back and before this ends; it
+        is not called where the answer was kept from before.
         """
         start = self._clock()
         rendered = render(question.prompt, question.values)
@@ -119,7 +131,7 @@ class StructuredCall:
         outcome, kept, cached = "cancelled", None, False
         failure: Exception | None = None
         try:
-            kept, cached = await self._kept_or_asked(answerer, question, rendered, key, deadline)
+            kept, cached = await self._kept_or_asked(answerer, question, rendered, key, deadline, on_asked)
             value = _read(answerer, question, kept.reply)
             outcome = "answered"
         except Exception as exc:
@@ -132,22 +144,30 @@ class StructuredCall:
         return Answer(value, kept.reply, kept.prompt, key, cached, elapsed)
 
     async def _kept_or_asked(
-        self, answerer: Answerer, question: Question[T], rendered: RenderedPrompt, key: str, deadline: float | None
+        self,
+        answerer: Answerer,
+        question: Question[T],
+        rendered: RenderedPrompt,
+        key: str,
+        deadline: float | None,
+        on_asked: Callable[[RenderedPrompt, str], object],
     ) -> tuple[KeptAnswer, bool]:
         if (kept := self._kept.get(key)) is not None:
             self._kept.move_to_end(key)
             return kept, True
         flight = self._flights.get(key)
         if flight is None:
-            task = asyncio.create_task(self._look_up_or_ask(answerer, question, rendered, key, deadline))
-            flight = self._flights[key] = _Flight(task)
-            task.add_done_callback(lambda done: self._landed(key, done))
+            flight = self._flights[key] = _Flight()
+            flight.task = asyncio.create_task(self._look_up_or_ask(answerer, question, rendered, key, deadline, flight))
+            flight.task.add_done_callback(lambda done: self._landed(key, done))
         joined = flight.waiting > 0
         flight.waiting += 1
         try:
             answer, cached = await asyncio.shield(flight.task)
             return answer, cached or joined
         finally:
+            if flight.prompt is not None:
+                on_asked(flight.prompt, key)
             flight.waiting -= 1
             if flight.waiting == 0 and not flight.task.done():
                 self._flights.pop(key, None)  # whoever asks from now on must not join a call that is being stopped
@@ -160,11 +180,18 @@ class StructuredCall:
             task.exception()  # seen, also when every asker has left
 
     async def _look_up_or_ask(
-        self, answerer: Answerer, question: Question[T], rendered: RenderedPrompt, key: str, deadline: float | None
+        self,
+        answerer: Answerer,
+        question: Question[T],
+        rendered: RenderedPrompt,
+        key: str,
+        deadline: float | None,
+        flight: _Flight[tuple[KeptAnswer, bool]],
     ) -> tuple[KeptAnswer, bool]:
         if self._store is not None and (kept := await self._store.get(key)) is not None:
             self._keep(key, kept)
             return kept, True
+        flight.prompt = rendered
         reply = await answerer.ask(
             rendered,
             question.schema,

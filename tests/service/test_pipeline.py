@@ -228,6 +228,7 @@ async def test_a_repeat_of_a_degraded_answer_asks_only_those_who_failed(judge: R
     for stage in ("retrieval_plan", "neighbors"):
         assert after[stage] == [{**note, "from_revision": 1} for note in before[stage]]
     assert after["evidence"] == before["evidence"]
+    assert [note["source"] for note in before["prompt"]] == ["ollama"], "asked, though nothing came back"
     assert second["compliance"]["violated"] == []
 
 

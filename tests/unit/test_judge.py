@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from app.systems import load_profiles
-from layers.errors import CircuitOpen, DependencyRejected, DependencyUnavailable, NotAVerdict
+from layers.errors import CircuitOpen, DependencyRejected, DependencyUnavailable, NotAVerdict, Withdrawn
 from layers.evidence import build_evidence
 from layers.judge import JudgeLayer, judge_metrics
 from layers.judge_question import judge_question, verdict_schema
@@ -199,7 +201,8 @@ async def test_prompt_reply_and_verification_are_noted_for_provenance() -> None:
     notes = Notes()
     bad, good = saying("no verdict"), gemini(reply("high", ("It is.", ["E1"])))
     await chain(bad, good)(item(trace=notes))
-    (prompt,) = notes.of("prompt")
+    unread, prompt = notes.of("prompt")
+    assert (unread["source"], unread["text"]) == ("ollama", bad.asked[0].text)
     assert prompt["text"] == good.asked[0].text
     assert (prompt["layer"], prompt["source"], prompt["sha256"]) == ("judge", "gemini_flash", load("judge").sha256)
     failed, answered = notes.of("model_output")
@@ -207,6 +210,55 @@ async def test_prompt_reply_and_verification_are_noted_for_provenance() -> None:
     assert (answered["text"], answered["model"]) == (reply("high", ("It is.", ["E1"])), "gemini_flash")
     (verification,) = notes.of("verification")
     assert verification["claims"][0]["evidence_ids"] == ["E1"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param("no verdict", id="garbage"),
+        pytest.param(DependencyUnavailable("ollama", "server_error"), id="an error"),
+        pytest.param(ZeroDivisionError(), id="a bug"),
+    ],
+)
+async def test_what_was_asked_is_noted_once_whatever_came_back(said: Any) -> None:
+    """The prompt is on record because it was sent, not because the reply could be read."""
+    notes, judge = Notes(), saying(said)
+    with suppress(ZeroDivisionError):
+        await chain(judge)(item(trace=notes))
+    (prompt,) = notes.of("prompt")
+    assert set(prompt) >= {"layer", "source", "name", "version", "sha256", "question"}
+    assert prompt["text"] == judge.asked[0].text
+    assert notes.of("verification") == []
+
+
+async def test_a_prompt_whose_answer_was_not_waited_for_is_noted_too() -> None:
+    """The layer's deadline ends the wait, not the record of what went out."""
+    notes = Notes()
+
+    class Hangs(ScriptedAnswerer):
+        async def ask(self, *args: Any, **options: Any) -> Any:
+            await anyio.sleep_forever()
+
+    with anyio.move_on_after(0.05):
+        await chain(Hangs(lambda _: "", source=InstrumentPath.OLLAMA, identity="ollama"))(item(trace=notes))
+    assert len(notes.of("prompt")) == 1
+
+
+@pytest.mark.parametrize("refusal", [CircuitOpen("ollama", 30), Withdrawn("ollama")])
+async def test_a_prompt_that_was_not_sent_is_not_noted(refusal: Exception) -> None:
+    """An open circuit was asked nothing."""
+    notes = Notes()
+    await chain(saying(refusal))(item(trace=notes))
+    assert notes.of("prompt") == []
+
+
+async def test_a_kept_answer_is_noted_with_the_prompt_that_brought_it() -> None:
+    judge, notes = saying(reply("high", ("It is.", ["E1"]))), Notes()
+    layer = chain(judge)
+    await layer(item())
+    await layer(item(trace=notes))
+    (prompt,) = notes.of("prompt")
+    assert prompt["text"] == judge.asked[0].text
 
 
 async def test_how_it_is_asked_comes_from_the_parameters() -> None:
