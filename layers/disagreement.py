@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ import anyio
 
 from layers.errors import CircuitOpen, DependencyError
 from layers.model import DisagreementResult, EvalExample, EvalPrediction, JsonObject, ProviderError, SkipReason
-from layers.ports import LayerInput, Skip, SystemUnderTest
+from layers.ports import Fruitless, LayerInput, Skip, SystemUnderTest
 from layers.profile import SystemProfile
 
 VERSION = "1"
@@ -25,7 +26,7 @@ class Disagreement:
 
     `providers_of` gives a system's providers by name (its drivers, or `repeat-1`, `repeat-2`, ...); empty = the system
     can't be asked. `allow_side_effects` admits systems whose answers change something elsewhere.
-    Raises `Skip`, and `CircuitOpen` when the circuit of every provider is open.
+    Raises `Skip`, `CircuitOpen` when the circuit of every provider is open, and `Fruitless` when none gave a label.
     """
 
     providers_of: Callable[[SystemProfile], Mapping[str, SystemUnderTest]]
@@ -44,7 +45,10 @@ class Disagreement:
         answers = await self._ask_all(providers, example)
         _raise_if_all_open(answers)
         item.trace.note("model_output", _as_json(answers))
-        return compare(answers, item.profile)
+        found = compare(answers, item.profile)
+        if not found.labels_by_provider:
+            raise _fruitless(answers, found)
+        return found
 
     async def _ask_all(self, providers: Mapping[str, SystemUnderTest], example: EvalExample) -> dict[str, Answer]:
         """The answer of each provider, in their order."""
@@ -74,6 +78,19 @@ def _raise_if_all_open(answers: Mapping[str, Answer]) -> None:
     refused = [answer for answer in answers.values() if isinstance(answer, CircuitOpen)]
     if len(refused) == len(answers):
         raise min(refused, key=lambda each: each.retry_after or 0.0)
+
+
+def _fruitless(answers: Mapping[str, Answer], found: DisagreementResult) -> Fruitless:
+    """Nobody gave a label, for the commonest reason (the first of those as common) but an open circuit."""
+    errors = {name: answer for name, answer in answers.items() if isinstance(answer, DependencyError)}
+    tried = [error for error in errors.values() if not isinstance(error, CircuitOpen)]
+    (kind, _), *_ = Counter(error.kind for error in tried).most_common()
+    first = next(error for error in tried if error.kind == kind)
+    said = ", ".join(f"{name} {error.kind}" for name, error in errors.items())
+    return Fruitless(first.dependency, kind, f"no provider gave a label: {said}"[:_SHOWN], found)
+
+
+_SHOWN = 500
 
 
 def compare(answers: Mapping[str, Answer], profile: SystemProfile) -> DisagreementResult:

@@ -23,7 +23,7 @@ from layers.model import (
     LayerName,
     NarrativeGroundingResult,
     Outcome,
-    Scored,
+    Skipped,
 )
 from layers.ports import PolicyChunk
 from layers.profile import SystemProfile
@@ -86,7 +86,7 @@ def build_map(
     Order: fields of the raw output (those the profile names first, then level by level, keys sorted), of the input,
     flags, provider labels, neighbours, policy chunks. Texts are data, however hostile: nothing in them is interpreted.
     """
-    found = {name: outcome.finding for name, outcome in (outcomes or {}).items() if isinstance(outcome, Scored)}
+    found = {name: each.finding for name, each in (outcomes or {}).items() if not isinstance(each, Skipped)}
     named = _named_fields(prediction, profile)
     sources: tuple[tuple[EvidenceRole, Iterator[Item]], ...] = (
         (EvidenceRole.RAW_OUTPUT, _fields(EvidenceRole.RAW_OUTPUT, prediction.raw_output, named)),

@@ -263,10 +263,11 @@ class Skipped(Value):
 
 
 class Failed(Value):
-    """The layer tried and could not."""
+    """The layer tried and could not. `finding` is what it can show of the attempt; it concludes nothing."""
 
     status: Literal["failed"] = "failed"
     cause: Cause
+    finding: Finding | None = None
     elapsed_ms: float
     version: str
 

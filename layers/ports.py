@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
+from layers.errors import DependencyError
 from layers.model import (
     EvalExample,
     EvalPrediction,
@@ -157,6 +158,14 @@ class Skip(Exception):
     def __init__(self, reason: SkipReason) -> None:
         self.reason = reason
         super().__init__(reason.value)
+
+
+class Fruitless(DependencyError):
+    """Raised by a layer that asked several remotes, of which none gave anything; `finding` shows each one's error."""
+
+    def __init__(self, dependency: str, kind: str, message: str, finding: Finding) -> None:
+        self.finding = finding
+        super().__init__(dependency, kind, message)
 
 
 Layer = Callable[[LayerInput], Awaitable[Finding]]

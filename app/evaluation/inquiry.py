@@ -11,7 +11,7 @@ from app.evaluation.item import Item
 from app.store.ids import now
 from layers.contracts import Contracts, PreflightPolicy
 from layers.evidence import EvidenceMap
-from layers.model import Evidence, LayerName, Outcome, Scored
+from layers.model import Evidence, LayerName, Outcome, Skipped
 from layers.ports import NO_TRACE, LayerInput
 from layers.preflight import Preflight, preflight
 from layers.preflight_detectors import Subject
@@ -110,7 +110,8 @@ class Inquiry:
 
     def _numbered(self) -> EvidenceMap:
         """The map, made anew if anything has been found or retrieved since."""
-        findings = sum(isinstance(outcome, Scored) for outcome in self._outcomes.values())
+        ended = [outcome for outcome in self._outcomes.values() if not isinstance(outcome, Skipped)]
+        findings = sum(outcome.finding is not None for outcome in ended)
         there_is = (findings, 0 if self._recorder is None else self._recorder.noted(Stage.POLICY_CHUNKS))
         if self._map is not None and self._numbered_at == there_is:
             return self._map

@@ -45,7 +45,8 @@ class EvaluateRequest(Value):
 
 
 class LayerReport(BaseModel):
-    """How one layer ended. `reason` is set when it was skipped, `cause` when it failed."""
+    """How one layer ended. `reason` is set when it was skipped, `cause` when it failed, and where the judge layer
+    ended with the fallback: then it says which judges gave no answer, and why."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,9 @@ from layers.model import (
     Cause,
     Failed,
     Finding,
+    InstrumentPath,
     JsonObject,
+    JudgeVerdict,
     LayerName,
     Outcome,
     Scored,
@@ -61,7 +64,8 @@ def build_record(item: Item, outcomes: Mapping[LayerName, Outcome], plan: Plan, 
     }
     for name, field in FINDING_FIELD.items():
         outcome = outcomes[name]
-        record[field] = outcome.finding.model_dump(mode="json") if isinstance(outcome, Scored) else None
+        finding = None if isinstance(outcome, Skipped) else outcome.finding
+        record[field] = None if finding is None else finding.model_dump(mode="json")
     return record
 
 
@@ -69,6 +73,8 @@ def _report(outcome: Outcome) -> dict[str, Any]:
     reason: SkipReason | None = None
     cause: dict[str, Any] | None = None
     match outcome:
+        case Scored(finding=JudgeVerdict(source=InstrumentPath.HEURISTICS_FALLBACK) as verdict):
+            cause = _why_nobody_judged(verdict).model_dump(mode="json")
         case Scored():
             pass
         case Skipped():
@@ -82,6 +88,15 @@ def _report(outcome: Outcome) -> dict[str, Any]:
         "elapsed_ms": outcome.elapsed_ms,
         "version": outcome.version,
     }
+
+
+def _why_nobody_judged(verdict: JudgeVerdict) -> Cause:
+    """The commonest error among the judges that failed, or else among those passed over, and what became of each."""
+    failed = [each for each in verdict.attempts if each.outcome == "failed"] or list(verdict.attempts)
+    kinds = Counter(each.error_type or "unknown" for each in failed)
+    said = ", ".join(f"{each.source.value} {each.error_type or 'unknown'}" for each in verdict.attempts)
+    kind = kinds.most_common(1)[0][0] if kinds else "unknown"  # the first of those as common
+    return Cause(kind=kind, message=f"no judge answered: {said or 'none was tried'}")
 
 
 def without_unwritable(outcomes: Mapping[LayerName, Outcome]) -> dict[LayerName, Outcome]:

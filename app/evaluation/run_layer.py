@@ -12,7 +12,7 @@ import anyio
 from app.evaluation.observe import Watch
 from layers.errors import CircuitOpen, ConfigurationError, DependencyError
 from layers.model import Cause, Failed, Finding, LayerName, Outcome, Scored, Skipped, SkipReason
-from layers.ports import Clock, Layer, LayerInput, Skip
+from layers.ports import Clock, Fruitless, Layer, LayerInput, Skip
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +92,8 @@ def _explain(name: LayerName, exc: Exception, elapsed_ms: float, version: str) -
                 cause = Cause(kind="timeout", message=f"no answer within {error.seconds:g} s")
             case _:
                 continue
-        return Failed(cause=cause, elapsed_ms=elapsed_ms, version=version)
+        shown = error.finding if isinstance(error, Fruitless) else None
+        return Failed(cause=cause, finding=shown, elapsed_ms=elapsed_ms, version=version)
     logger.error("layer %s crashed", name, exc_info=exc)
     return Failed(cause=Cause(kind="crashed", message=type(exc).__name__), elapsed_ms=elapsed_ms, version=version)
 

@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import httpx
 import pytest
+from starlette.responses import PlainTextResponse
 
 from app import verify
 from app.demo.sentinel import build_sentinel
@@ -230,6 +231,58 @@ async def test_a_repeat_of_a_degraded_answer_asks_only_those_who_failed(judge: R
     assert after["evidence"] == before["evidence"]
     assert [note["source"] for note in before["prompt"]] == ["ollama"], "asked, though nothing came back"
     assert second["compliance"]["violated"] == []
+
+
+async def test_a_panel_that_gave_no_label_has_failed_and_is_asked_again(judge: Remote, tmp_path: Path) -> None:
+    """It degrades the answer with its cause, each provider's error is shown, and a repeat mends it."""
+    app, sick = build_sentinel(opinions=AGREEING), [True]
+
+    async def sentinel(scope: Any, receive: Any, send: Any) -> None:
+        if sick[0] and scope["type"] == "http":
+            await PlainTextResponse("", 500)(scope, receive, send)
+        else:
+            await app(scope, receive, send)
+
+    with serving(sentinel) as url:
+        settings = settings_for(tmp_path, sentinel=sentinel_at(url, drivers=("a", "b")), ollama=ollama_at(judge.url))
+        async with service(settings) as http:
+            first = (await http.post("/evaluate", json=FLAGGED)).json()
+            asked = len(judge.calls)
+            sick[0] = False
+            second = (await http.post("/evaluate", json=FLAGGED)).json()
+            maps = [stages(await bundle_of(http, each))["evidence"][-1]["items"] for each in (first, second)]
+    assert [[(item["id"], item["pointer"][-1:]) for item in items if item["role"] == "provider"] for items in maps] == [
+        [("E14", "a"), ("E15", "b")]
+    ] * 2, "what the kept verdict of the judge points to has the same numbers"
+    report = first["layers"]["disagreement"]
+    assert (report["status"], report["cause"]["kind"], first["degraded"]) == ("failed", "server_error", True)
+    assert report["cause"]["dependency"] == "sentinel.a"
+    assert "a server_error, b server_error" in report["cause"]["message"]
+    shown = first["disagreement_result"]
+    assert {name: each["kind"] for name, each in shown["errors_by_provider"].items()} == dict.fromkeys(
+        ("a", "b"), "server_error"
+    )
+    assert (shown["labels_by_provider"], shown["agreed"]) == ({}, None)
+    assert (second["revision"], second["layers"]["disagreement"]["status"]) == (2, "scored")
+    assert second["disagreement_result"]["labels_by_provider"] == {"a": "high", "b": "high"}
+    assert len(judge.calls) == asked, "the judge had answered"
+    assert first["compliance"]["violated"] == second["compliance"]["violated"] == []
+
+
+async def test_where_no_judge_answered_its_layer_says_which_and_why(judge: Remote, world: Settings) -> None:
+    """The fallback is no verdict: the layer has ended, and its cause tells what became of each judge."""
+    judge.answer = says(ollama("no verdict at all"))
+    async with service(world) as http:
+        answer = (await http.post("/evaluate", json=FLAGGED)).json()
+        judge.answer = says(ollama(CONFIRMED))
+        mended = (await http.post("/evaluate", json=FLAGGED)).json()
+    report = answer["layers"]["judge"]
+    assert (report["status"], answer["instrument_path"], answer["degraded"]) == ("scored", "heuristics_fallback", True)
+    assert (report["cause"]["kind"], report["cause"]["message"]) == (
+        "malformed",
+        "no judge answered: ollama malformed",
+    )
+    assert (mended["layers"]["judge"]["cause"], mended["degraded"]) == (None, False)
 
 
 async def test_policies_found_before_are_evidence_for_the_judge_asked_again(tmp_path: Path, judge: Remote) -> None:

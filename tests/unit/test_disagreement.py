@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layers.disagreement import Disagreement, compare
-from layers.errors import CircuitOpen, DependencyUnavailable, ToolFailed
+from layers.errors import CircuitOpen, DependencyUnavailable, NotAVerdict, ToolFailed
 from layers.model import EvalPrediction, SkipReason
-from layers.ports import LayerInput, Skip
+from layers.ports import Fruitless, LayerInput, Skip
 from layers.profile import SystemProfile
 
 pytestmark = pytest.mark.anyio
@@ -147,6 +147,45 @@ async def test_the_layer_is_open_when_every_circuit_is():
     with pytest.raises(CircuitOpen) as raised:
         await layer(providers)(item())
     assert raised.value.dependency == "b"
+
+
+async def test_the_layer_fails_where_nobody_gave_a_label():
+    """The commonest cause stands for it, with the dependency that first had it; each error stays on the finding."""
+    notes = Notes()
+    providers = {
+        "a": Says(NotAVerdict("sut.a", "skipped")),
+        "b": Says(CircuitOpen("sut.b")),
+        "c": Says(DependencyUnavailable("sut.c", "server_error", "HTTP 500")),
+        "d": Says(DependencyUnavailable("sut.d", "server_error", "HTTP 502")),
+        "e": Says(CircuitOpen("sut.e")),
+        "f": Says(CircuitOpen("sut.f")),
+    }
+    with pytest.raises(Fruitless) as raised:
+        await layer(providers)(item(trace=notes))
+    error = raised.value
+    assert (error.dependency, error.kind) == ("sut.c", "server_error")
+    assert error.message.startswith("no provider gave a label: a skipped, b circuit_open, c server_error, d server_")
+    assert {name: each.kind for name, each in error.finding.errors_by_provider.items()} == {
+        "a": "skipped", "b": "circuit_open", "c": "server_error", "d": "server_error", "e": "circuit_open",
+        "f": "circuit_open",
+    }  # fmt: skip
+    assert error.finding.labels_by_provider == {}
+    assert [stage for stage, _ in notes.found] == ["model_output"], "what was said is on record all the same"
+
+
+async def test_of_causes_as_common_the_first_one_stands():
+    providers = {"a": Says(ToolFailed("a", "tool_failed")), "b": Says(DependencyUnavailable("b", "timeout"))}
+    with pytest.raises(Fruitless) as raised:
+        await layer(providers)(item())
+    assert (raised.value.dependency, raised.value.kind) == ("a", "tool_failed")
+
+
+async def test_one_label_beside_failures_is_a_finding_that_does_not_know():
+    """With the original there are two opinions: the layer has looked, and says that it can't tell whether all agree."""
+    providers = {"a": Says(prediction("low")), "b": Says(DependencyUnavailable("b", "timeout"))}
+    finding = await layer(providers)(item())
+    assert (finding.labels_by_provider, finding.agreed) == ({"a": "low"}, None)
+    assert set(finding.errors_by_provider) == {"b"}
 
 
 @pytest.mark.parametrize(
