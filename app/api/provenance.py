@@ -12,7 +12,7 @@ from app.api.body import JSON, parse_body
 from app.api.evaluate import RevisionQuery
 from app.api.operation import Answer, Content, Operation, json_response, services_of
 from app.api.query import Query, Size, parse_query, path_id
-from app.errors import NotFound, Unavailable
+from app.errors import Conflict, NotFound, Unavailable
 from app.evaluation.erasure import Erased
 from app.log.model import ConsistencyProof, InclusionProof, LogKeys, ProvenanceBundle, TreeHead
 from app.log.service import LogService
@@ -121,12 +121,13 @@ OPERATIONS = (
         description=(
             "Payload and salt go, hashes, root and log stay. With `input` go the copies in accepted work, with "
             "`verdict` the content of the stored answer; after either, the same content is evaluated anew. Name all "
-            "stages that hold what has to go. Evaluations that re-examine this one for the audit sample have an id of "
-            "their own."
+            "stages that hold what has to go. What is accepted and not done has its `input` alone: it then fails as "
+            "`erased`, and nothing is stored for it. Evaluations that re-examine this one for the audit sample have an "
+            "id of their own."
         ),
         body={JSON: Content(EraseRequest, ERASE_REQUEST)},
         answers={200: Answer("What was erased", {JSON: Content(Erased)})},
-        refuses=(NotFound, Unavailable),
+        refuses=(NotFound, Conflict, Unavailable),
     ),
     Operation(
         "GET",

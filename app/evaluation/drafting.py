@@ -20,13 +20,17 @@ from layers.provenance import Recorder
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a record goes: a new evaluation, a next revision, or a re-examination of `parent_id`."""
+    """Where a record goes: a new evaluation, a next revision, or a re-examination of `parent_id`.
+
+    `work_id` is the accepted work that it is made for.
+    """
 
     evaluation_id: str
     revision: int = 1
     occurrence: str = ""
     fresh: bool = False
     parent_id: str | None = None
+    work_id: str | None = None
 
 
 def make_draft(
@@ -78,6 +82,7 @@ def _write(
         parent_id=place.parent_id,
         provenance=provenance,
         follow_up=follow_up,
+        work_id=place.work_id,
     )
     return draft, verdict
 

@@ -94,7 +94,7 @@ class Pipeline:
         """Evaluate a new item. If its content has an answer already, that is returned, and costly layers do not run."""
         return await self._watched(item, place, {}, self._recorder(item))
 
-    async def mend(self, item: Item, stored: Stored) -> Stored:
+    async def mend(self, item: Item, stored: Stored, *, work_id: str | None = None) -> Stored:
         """Run the layers again for whose failure a stored answer is degraded; the next revision, or the same one when
         there is nothing to mend."""
         if not stored.degraded:
@@ -106,7 +106,7 @@ class Pipeline:
         if recorder is not None:
             stages = await self._store.stages(stored.evaluation_id, stored.revision)
             carry_over(recorder, stages, known, revision=stored.revision)
-        place = Place(stored.evaluation_id, stored.revision + 1, stored.occurrence, parent_id=result.parent_id)
+        place = Place(stored.evaluation_id, stored.revision + 1, stored.occurrence, False, result.parent_id, work_id)
         return await self._watched(item, place, known, recorder)
 
     def _recorder(self, item: Item) -> Recorder | None:

@@ -23,6 +23,7 @@ from app.evaluation.model import Accepted, BatchStatus, EvaluateRequest, OnlineS
 from app.evaluation.observe import UNWATCHED, Observer
 from app.evaluation.pipeline import AuditSample, Entail, NewRecorder, Pipeline, Rules, no_entailment
 from app.evaluation.record import as_replayed
+from app.evaluation.standing import ErasedMeanwhile
 from app.evaluation.store import EvaluationFilter, EvaluationStore, Ledger, Stored
 from app.evaluation.work import Work, WorkStore, work_row
 from app.evaluation.worker import Worker
@@ -115,26 +116,30 @@ class EvaluationService:
         item = read_item(request, self._systems)
         if wait:
             async with self._gate.patiently():
-                return await self._answer(item, uuid7(), fresh=fresh)
+                return await self._answer(item, Place(uuid7(), fresh=fresh))
         with self._gate.at_once():
-            return await self._answer(item, uuid7(), fresh=fresh)
+            return await self._answer(item, Place(uuid7(), fresh=fresh))
 
     async def evaluate(self, request: EvaluateRequest, *, fresh: bool = False) -> OnlineScoringResult:
         """`evaluate_bytes`, decoded."""
         return OnlineScoringResult.model_validate_json((await self.evaluate_bytes(request, fresh=fresh)).body)
 
-    async def _answer(self, item: Item, evaluation_id: str, *, fresh: bool) -> Answer:
-        place = Place(evaluation_id, fresh=fresh)
-        if fresh:
-            stored, shared = await self._pipeline.evaluate(item, place), False
-        else:
-            stored, shared = await self._flights.fly(item.digest, lambda: self._once(item, place))
+    async def _answer(self, item: Item, place: Place) -> Answer:
+        try:
+            if place.fresh:
+                stored, shared = await self._pipeline.evaluate(item, place), False
+            else:
+                stored, shared = await self._flights.fly(item.digest, lambda: self._once(item, place))
+        except ErasedMeanwhile as exc:
+            if exc.about == place.work_id:
+                raise
+            return await self._answer(item, place)  # what stood there is gone: this one is asked for on its own
         replayed = shared or not stored.created
         return Answer(stored.evaluation_id, as_replayed(stored.record) if replayed else stored.record, replayed)
 
     async def _once(self, item: Item, place: Place) -> Stored:
         stored = await self._pipeline.evaluate(item, place)
-        return stored if stored.created else await self._pipeline.mend(item, stored)
+        return stored if stored.created else await self._pipeline.mend(item, stored, work_id=place.work_id)
 
     # --- later --------------------------------------------------------------------------------------------------------
 
@@ -189,9 +194,10 @@ class EvaluationService:
         request = EvaluateRequest.model_validate(json.loads(work.request))
         item = read_item(request, self._systems)
         if work.kind == "audit":
-            place = Place(work.work_id, parent_id=work.parent_id)
+            place = Place(work.work_id, parent_id=work.parent_id, work_id=work.work_id)
             return (await self._pipeline.evaluate(item, place)).evaluation_id
-        return (await self._answer(item, work.work_id, fresh=work.fresh)).evaluation_id
+        place = Place(work.work_id, fresh=work.fresh, work_id=work.work_id)
+        return (await self._answer(item, place)).evaluation_id
 
     # --- stored -------------------------------------------------------------------------------------------------------
 
@@ -231,7 +237,8 @@ class EvaluationService:
         return judge_metrics(await self._store.count_by_path(system, since))
 
     async def erase(self, evaluation_id: str, stages: Collection[str], revision: int | None = None) -> Erased:
-        """Erase stages of an evaluation, of every revision unless one is named. Raises `NotFound`."""
+        """Erase stages of an evaluation, of every revision unless one is named; of one that was accepted and is not
+        done, all there is. Raises `NotFound`, `Conflict`."""
         if self._ledger is None:
             raise NotFound("this service keeps no provenance")
         return await erasure.erase(self._database, self._ledger, evaluation_id, stages, revision)

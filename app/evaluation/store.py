@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from sqlalchemy import ColumnElement, Connection, Select, exists, false, func, select
 
 from app.evaluation.record import with_log_index
+from app.evaluation.standing import check_standing
 from app.evaluation.tables import accepted_work, evaluations
 from app.store.database import Database
 from app.store.ids import to_text
@@ -36,7 +37,8 @@ class EvaluationFilter:
 class Draft:
     """An evaluation about to be stored. `record` are its canonical bytes, its log index still null.
 
-    `fresh` = a further record of a content that may have one; `follow_up` is accepted work to store beside it.
+    `fresh` = a further record of a content that may have one; `follow_up` is accepted work to store beside it,
+    `work_id` the accepted work that it is stored for.
     """
 
     evaluation_id: str
@@ -54,6 +56,7 @@ class Draft:
     parent_id: str | None = None
     provenance: Provenance | None = None
     follow_up: Row | None = None
+    work_id: str | None = None
 
 
 class Stored(NamedTuple):
@@ -99,7 +102,10 @@ class EvaluationStore:
         self._ledger = ledger
 
     async def save(self, draft: Draft) -> Stored:
-        """Store a draft, unless its content, or its revision, has been stored meanwhile: then that one is returned."""
+        """Store a draft, unless its content, or its revision, has been stored meanwhile: then that one is returned.
+
+        Raises `ErasedMeanwhile`.
+        """
         return await self._database.submit(self._save, draft)
 
     async def find(self, digest: bytes) -> Stored | None:
@@ -154,6 +160,7 @@ class EvaluationStore:
         known = _keys_by_digest(conn, [draft.digest for draft in drafts])
         plans = [_place(draft, known) for draft in drafts]
         new = [draft for draft in plans if isinstance(draft, Draft)]
+        check_standing(conn, new)
         records = iter(self._insert(conn, new))
         return [
             Stored(plan.evaluation_id, plan.revision, plan.occurrence, plan.degraded, next(records), created=True)

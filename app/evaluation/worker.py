@@ -12,6 +12,7 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from app.errors import ServiceError, Unavailable, Unprocessable
+from app.evaluation.standing import ErasedMeanwhile
 from app.evaluation.work import LEASE_SECONDS, Work, WorkStore
 
 logger = logging.getLogger(__name__)
@@ -123,6 +124,8 @@ class Worker:
         except Unavailable:
             # Nothing can be noted; once its lease has run out the work is taken again. The store tells of its trouble.
             logger.debug("accepted work %s waits for the store", work.work_id)
+        except ErasedMeanwhile:
+            pass  # whoever erased it has noted so
         except Unprocessable as exc:
             await self._fail(work, "unprocessable", exc.detail)
         except ServiceError as exc:
