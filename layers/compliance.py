@@ -44,9 +44,9 @@ class Recorded:
 
     @property
     def judged(self) -> Notes:
-        """What a judge wrote and could be read (a provider's answers are no claims), but for an earlier revision."""
-        judge, left_out = LayerName.JUDGE.value, {"failure", "from_revision"}
-        return [n for n in self.notes("model_output") if n.get("layer") == judge and left_out.isdisjoint(n)]
+        """What a judge wrote and could be read (a provider's answers are no claims)."""
+        judge = LayerName.JUDGE.value
+        return [n for n in self.notes("model_output") if n.get("layer") == judge and "failure" not in n]
 
     @property
     def claims(self) -> list[JsonObject]:
@@ -136,7 +136,8 @@ def _retrieval_and_policy_are_bound(recorded: Recorded) -> bool | None:
 
 
 def _checks_are_complete(recorded: Recorded) -> bool | None:
-    notes = recorded.notes("verification")
+    # What an earlier revision verified may be older than the list of checks.
+    notes = [note for note in recorded.notes("verification") if "from_revision" not in note]
     if not notes:
         return None
     return all({check.get("name") for check in note.get("checks", ())} == CHECK_NAMES for note in notes)

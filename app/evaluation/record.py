@@ -177,7 +177,16 @@ def must_run_again(result: OnlineScoringResult) -> bool:
     )
 
 
-_CARRIED = frozenset({Stage.RETRIEVAL_PLAN, Stage.POLICY_CHUNKS, Stage.NEIGHBORS, Stage.MODEL_OUTPUT})
+_CARRIED = frozenset(
+    {
+        Stage.RETRIEVAL_PLAN,
+        Stage.POLICY_CHUNKS,
+        Stage.NEIGHBORS,
+        Stage.PROMPT,
+        Stage.MODEL_OUTPUT,
+        Stage.VERIFICATION,
+    }
+)
 """Stages of which a next revision keeps what layers noted that need not run again."""
 
 

@@ -250,10 +250,13 @@ async def test_a_panel_that_gave_no_label_has_failed_and_is_asked_again(judge: R
             asked = len(judge.calls)
             sick[0] = False
             second = (await http.post("/evaluate", json=FLAGGED)).json()
-            maps = [stages(await bundle_of(http, each))["evidence"][-1]["items"] for each in (first, second)]
+            held = [stages(await bundle_of(http, each)) for each in (first, second)]
+    maps = [each["evidence"][-1]["items"] for each in held]
     assert [[(item["id"], item["pointer"][-1:]) for item in items if item["role"] == "provider"] for items in maps] == [
         [("E14", "a"), ("E15", "b")]
     ] * 2, "what the kept verdict of the judge points to has the same numbers"
+    for stage in ("prompt", "verification"):
+        assert held[1][stage] == [{**note, "from_revision": 1} for note in held[0][stage]]
     report = first["layers"]["disagreement"]
     assert (report["status"], report["cause"]["kind"], first["degraded"]) == ("failed", "server_error", True)
     assert report["cause"]["dependency"] == "sentinel.a"
