@@ -56,15 +56,22 @@ class PathSubject:
                 yield name, path
 
 
-async def open_path(root: Path, ignored: frozenset[bytes] = frozenset()) -> PathSubject:
-    """The path as an artifact without `ignored`, paths of our own files.
+async def open_path(root: Path, ignored: frozenset[bytes] = frozenset(), base: Path | None = None) -> PathSubject:
+    """The path as an artifact without `ignored`, paths of our own files. It is named as seen from `base`.
 
     Raises `NotFound`, `Unprocessable`.
     """
     root = await asyncio.to_thread(_found, root)
     content, exact = await asyncio.to_thread(path_hashes, root, ignored)
-    artifact = Artifact(kind=ArtifactKind.PATH, name=shown(str(root)), sha256=content, exact_sha256=exact)
+    artifact = Artifact(kind=ArtifactKind.PATH, name=shown(_label(root, base)), sha256=content, exact_sha256=exact)
     return PathSubject(root, artifact, ignored)
+
+
+def _label(root: Path, base: Path | None) -> str:
+    """Below `base` the way from there, elsewhere its own name: verdicts are read by others than know our folders."""
+    start = root if base is None else base.resolve()
+    inside = root != start and root.is_relative_to(start)
+    return str(root.relative_to(start)) if inside else root.name or str(root)
 
 
 def _found(root: Path) -> Path:

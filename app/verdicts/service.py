@@ -143,7 +143,7 @@ class VerdictService:
                     raise NotFound(f"there is nothing to judge: the range {shown(name)[:300]} changes nothing")
                 return found
         try:
-            return await open_path(base / name, self._parts.own_files)
+            return await open_path(base / name, self._parts.own_files, base)
         except NotFound as exc:
             raise NotFound(exc.detail + why) from None
         except (NotRun, OSError, ValueError) as exc:
