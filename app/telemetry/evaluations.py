@@ -152,7 +152,10 @@ class _Watch:
             match outcome:
                 case Scored(finding=JudgeVerdict() as judged):
                     _count_judge(metrics, judged)
-                case Scored(finding=DisagreementResult(errors_by_provider=errors)):
+                case (
+                    Scored(finding=DisagreementResult(errors_by_provider=errors))
+                    | Failed(finding=DisagreementResult(errors_by_provider=errors))
+                ):
                     for provider, error in errors.items():
                         known = bounded(provider, self._owner.providers)
                         metrics.provider_errors.add(known, bounded(error.kind, CAUSES))

@@ -21,7 +21,18 @@ from app.telemetry.place import Place, SpanRef, current, placed
 from app.telemetry.setup import Telemetry, _Seldom
 from app.telemetry.traces import parse_traceparent, propagate, written
 from app.telemetry.values import attributes
-from layers.model import Disposition, InstrumentPath, LayerName, Skipped, SkipReason
+from layers.model import (
+    Cause,
+    DisagreementResult,
+    Disposition,
+    Failed,
+    InstrumentPath,
+    LayerName,
+    ProviderError,
+    Scored,
+    Skipped,
+    SkipReason,
+)
 from tests.telemetry.kit import (
     NARRATIVE,
     Kit,
@@ -344,6 +355,26 @@ def test_what_degraded_an_answer_is_counted_by_layer_and_cause(kit: Kit) -> None
         ("other", "narrative_grounding"): 1,
     }
     assert kit.counts("arbiter_l8.evaluations.degraded") == {("sentinel-l7",): 1}
+
+
+@pytest.mark.parametrize("all_failed", [False, True])
+def test_each_providers_error_is_counted_also_when_no_provider_answered(kit: Kit, all_failed: bool) -> None:
+    errors = {"gemini": ProviderError(kind="server_error", message="500")}
+    panel = DisagreementResult(
+        labels_by_provider={} if all_failed else {"other": "low"},
+        confidence_by_provider={},
+        errors_by_provider=errors,
+        agreed=None,
+        confidence_spread=None,
+    )
+    cause = Cause(kind="server_error", message="500", dependency="sentinel")
+    outcome = (
+        Failed(cause=cause, elapsed_ms=1.0, version="1", finding=panel)
+        if all_failed
+        else Scored(finding=panel, elapsed_ms=1.0, version="1")
+    )
+    kit.observer.begin(item()).end(ended({LayerName.DISAGREEMENT: outcome}, degraded=all_failed))
+    assert kit.counts("arbiter_l8.provider.errors") == {("server_error", "gemini"): 1}
 
 
 def test_the_audit_sample_is_weighted_by_its_chances(kit: Kit) -> None:
