@@ -37,16 +37,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "command",
     [
-        "--system recorded --fixture rows.ndjson",
         "runs list",
-        "runs show RUN",
-        "runs report RUN -o report.json",
         "gate RUN --policy policy.toml --baseline RUN",
-        "compare RUN --baseline RUN",
-        "baselines list",
-        "critic report RUN",
-        "verdict --artifact RUN --config arbiter.toml",
-        "ingest aml.md",
+        *(
+            pytest.param(command, marks=pytest.mark.slow)
+            for command in (
+                "--system recorded --fixture rows.ndjson",
+                "runs show RUN",
+                "runs report RUN -o report.json",
+                "compare RUN --baseline RUN",
+                "baselines list",
+                "critic report RUN",
+                "verdict --artifact RUN --config arbiter.toml",
+                "ingest aml.md",
+            )
+        ),
     ],
 )
 def test_a_local_command_needs_no_key(folder: Path, command: str) -> None:
