@@ -144,6 +144,7 @@ def test_a_public_address_without_a_key_is_refused(cli: Cli) -> None:
     assert "ARBITER_API_KEYS" in done.stderr
 
 
+@pytest.mark.slow
 def test_runs_are_listed_from_the_local_store(cli: Cli, synapse: str) -> None:
     scored = cli("--system", "synapse-l4", "--fixture", SYNAPSE, "--url", synapse, "--name", "nightly")
     run_id = scored.stdout.split()[-1]
@@ -171,6 +172,7 @@ def test_the_demo_shows_both_runs_and_what_was_flagged_within_a_minute(cli: Cli)
     assert list(cli.folder.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_stand_ins_answer_until_they_are_told_to_stop(cli: Cli) -> None:
     """Whoever has no system yet can score against them, as against a system of their own."""
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(FIXTURES.parents[2])}

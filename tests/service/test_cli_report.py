@@ -26,6 +26,7 @@ def arbiter(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_report_goes_where_and_as_it_is_asked_for(tmp_path: Path) -> None:
     """A run in the local store is reported without a server; the file's name says what to write."""
     rows = [
