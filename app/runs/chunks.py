@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
+from typing import Any
 from zlib import crc32
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, func, insert, or_, select, update
@@ -36,15 +37,20 @@ class Claim:
     owner: str
     number: int
 
-    def matches(self) -> ColumnElement[bool]:
-        """The chunk's row, while the claim stands."""
-        return and_(
-            _is_of(self.run_no, self.attempt),
-            _columns.start == self.start,
-            _columns.owner == self.owner,
-            _columns.claim == self.number,
-            ~_columns.done,
-        )
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What `_STANDS` asks for."""
+        return {f"claim_{name}": value for name, value in asdict(self).items()}
+
+
+_STANDS = and_(
+    *(_columns[name] == bindparam(f"claim_{name}") for name in ("run_no", "attempt", "start", "owner")),
+    _columns.claim == bindparam("claim_number"),
+    ~_columns.done,
+)
+"""A claim's row, while the claim stands; built once, since it is asked for at each commit of answers."""
+
+_HOLD = select(_columns.start).where(_STANDS).with_for_update(read=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +98,13 @@ class ChunkStore:
 
     async def finish(self, claim: Claim) -> bool:
         """All of the chunk's questions were asked. False = the claim was lost."""
-        change = update(run_chunks).where(claim.matches()).values(done=True, owner=None)
-        return await self._database.alone(lambda conn: conn.execute(change).rowcount > 0)
+        change = update(run_chunks).where(_STANDS).values(done=True, owner=None)
+        return await self._database.alone(lambda conn: conn.execute(change, claim.parameters).rowcount > 0)
 
     async def let_go(self, claim: Claim) -> None:
         """Leave what was not asked to whoever comes next."""
-        change = update(run_chunks).where(claim.matches()).values(owner=None)
-        await self._database.alone(lambda conn: conn.execute(change).rowcount)
+        change = update(run_chunks).where(_STANDS).values(owner=None)
+        await self._database.alone(lambda conn: conn.execute(change, claim.parameters).rowcount)
 
     async def free(self, owners: Collection[str]) -> int:
         """Take everything from workers that are no more; how many chunks that were."""
@@ -119,18 +125,9 @@ class ChunkStore:
         await self._database.write(lambda conn: conn.execute(old).rowcount)
 
 
-_STANDS = (
-    select(_columns.start)
-    .where(*(_columns[name] == bindparam(name) for name in ("run_no", "attempt", "start", "owner")))
-    .where(_columns.claim == bindparam("number"), ~_columns.done)
-    .with_for_update(read=True)
-)
-"""`Claim.matches` as a query built once: it is asked at each commit of answers."""
-
-
 def hold(conn: Connection, claim: Claim) -> None:
     """Make sure that nobody else gets the chunk before this transaction ends. Raises `ClaimLost`."""
-    if conn.execute(_STANDS, asdict(claim)).first() is None:
+    if conn.execute(_HOLD, claim.parameters).first() is None:
         raise ClaimLost
 
 
