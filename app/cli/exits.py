@@ -59,28 +59,24 @@ def _no_answer(exc: Exception) -> None:
         setattr(exc, "exit_code", COULD_NOT_RUN)  # noqa: B010 - a class variable of a class that is not ours
 
 
-class JudgingCommand(TyperCommand):
-    """A command whose usage errors can't be taken for an answer: they exit with 3."""
+class _Judging:
+    """Usage errors can't be taken for an answer: they exit with 3."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Read the arguments."""
         try:
-            return super().make_context(info_name, args, parent, **extra)
+            return super().make_context(info_name, args, parent, **extra)  # type: ignore[misc]
         except Exception as exc:
             _no_answer(exc)
             raise
 
 
-class JudgingGroup(TyperGroup):
+class JudgingCommand(_Judging, TyperCommand):
+    """A command that judges."""
+
+
+class JudgingGroup(_Judging, TyperGroup):
     """A group of such commands."""
-
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Read the arguments."""
-        try:
-            return super().make_context(info_name, args, parent, **extra)
-        except Exception as exc:
-            _no_answer(exc)
-            raise
 
     def invoke(self, ctx: Any) -> Any:
         """Find the command and run it."""
