@@ -80,8 +80,17 @@ def _scores(scores: dict[str, Any]) -> None:
     out.print(f"95% interval {interval(ends)} (Wilson), n = {scores['n_scored']}{worth}")
     out.print(_per_label(scores))
     out.print(_confusion(scores["confusion"]))
-    for item in scores["undefined"]:
-        out.print(f"undefined: {item['metric']} of {escape(str(item['label'] or 'all'))}: {escape(item['reason'])}")
+    _undefined(scores["undefined"])
+
+
+def _undefined(items: list[dict[str, Any]]) -> None:
+    """Every figure that is null, a line for each reason: in a small run a dozen share one."""
+    by_reason: dict[str, list[str]] = {}
+    for item in items:
+        of = "" if item["label"] is None else f" of {item['label']}"
+        by_reason.setdefault(item["reason"], []).append(f"{item['metric']}{of}")
+    for reason, figures in by_reason.items():
+        out.print(f"undefined: {escape(', '.join(figures))}: {escape(reason)}")
 
 
 def _repeats(figures: dict[str, Any]) -> None:

@@ -71,6 +71,8 @@ def test_a_score_begins_with_the_accuracy_and_ends_with_the_runs_id(cli: Cli, se
 def test_the_first_word_may_be_left_out_or_be_score(cli: Cli, synapse: str) -> None:
     done = cli("score", "--system", "synapse-l4", "--fixture", SYNAPSE, "--url", synapse)
     assert done.stdout.startswith("accuracy: 12/12 (100.0%)\n")
+    assert done.stdout.count("every resample gives the same value") == 1, "figures that share a reason share its line"
+    assert "macro.f1_interval" in done.stdout
 
 
 def test_json_output_is_the_report_and_nothing_else(cli: Cli, synapse: str) -> None:
